@@ -1,0 +1,1 @@
+"""CAST: causal advantage-structured training of flow-matching image models."""
