@@ -1,0 +1,52 @@
+"""Settings: pydantic sections, read from YAML, with one clear line for every bad value.
+
+`load_config("config/mini.yaml")` gives a `CastConfig`; `run_config(config, backbone, method, seed)`
+the resolved settings of one training run.
+"""
+
+from cast.config.arms import BackboneConfig, MethodConfig, RunConfig, WindowSection
+from cast.config.loading import (
+    benchmark_path,
+    check_files,
+    is_local,
+    load_backbone_config,
+    load_config,
+    load_method_config,
+    run_config,
+)
+from cast.config.sections import (
+    CastConfig,
+    EvaluationSection,
+    HardCaseSection,
+    HeatmapSection,
+    LoraSection,
+    PromptsSection,
+    SamplingSection,
+    SdeSection,
+    TrainingSection,
+    VerifierSection,
+)
+
+__all__ = [
+    "BackboneConfig",
+    "CastConfig",
+    "EvaluationSection",
+    "HardCaseSection",
+    "HeatmapSection",
+    "LoraSection",
+    "MethodConfig",
+    "PromptsSection",
+    "RunConfig",
+    "SamplingSection",
+    "SdeSection",
+    "TrainingSection",
+    "VerifierSection",
+    "WindowSection",
+    "benchmark_path",
+    "check_files",
+    "is_local",
+    "load_backbone_config",
+    "load_config",
+    "load_method_config",
+    "run_config",
+]

@@ -1,0 +1,114 @@
+"""One run: its backbone, its method and everything that it resolves to."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from cast.config.model import Section, setting
+from cast.config.sections import (
+    Name,
+    SamplingSection,
+    SdeSection,
+    Seed,
+    TrainingSection,
+    VerifierSection,
+)
+from cast.io import sha256_json
+
+
+class WindowSection(Section):
+    """Candidate range [low, high) of stochastic transitions, for one N (paper 4.3, B)."""
+
+    low: int = setting(..., "First transition that may be stochastic", source="paper B", ge=0)
+    high: int = setting(
+        ...,
+        "One past the last one: ceil(tau* N), tau* the structure-formation point",
+        source="paper B",
+        ge=1,
+    )
+    steps: int = setting(..., "The N that the range is for", ge=2)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.low < self.high <= self.steps:
+            raise ValueError(f"need low < high <= steps, not {self.low}, {self.high}, {self.steps}")
+        return self
+
+
+class BackboneConfig(Section):
+    """One text-to-image model: `config/backbones/NAME.yaml`."""
+
+    name: Name = setting(..., "Name of the backbone, that of its file")
+    family: Literal["flux2", "qwen_image", "sd3", "flux1", "z_image"] = setting(
+        ..., "Which adapter serves it"
+    )
+    path: str = setting(..., "Local folder or hub id", min_length=1)
+    dtype: Literal["float32", "bfloat16"] = setting(..., "Number type of the weights")
+    guidance: float | None = setting(
+        None,
+        "Guidance scale, embedded or true CFG as the family has it; null is none",
+        ge=0.0,
+        le=100.0,
+    )
+    noise_level: float = setting(..., "Noise level a of the SDE", source="peers", gt=0.0, le=2.0)
+    window: WindowSection = setting(..., "Candidate range of stochastic transitions")
+    licence: str = setting(..., "Licence of the weights", min_length=1)
+    text_layers: tuple[Annotated[int, Field(ge=0)], ...] | None = setting(
+        None, "Text-encoder layers that are concatenated; null is the pipeline's default"
+    )
+    max_text_tokens: int | None = setting(
+        None, "Longest prompt; null is the pipeline's default", unit="tokens", ge=1
+    )
+
+
+class MethodConfig(Section):
+    """One training method: `config/methods/NAME.yaml`."""
+
+    name: Name = setting(..., "Name of the method, that of its file")
+    title: str = setting(..., "Name in tables and figures", min_length=1)
+    kind: Literal["rl", "sft"] = setting(..., "Policy gradient, or supervised on the best images")
+    reward: Literal["atoms", "preference"] = setting("atoms", "Atom scores, or PickScore")
+    routing: Literal["uniform", "per_atom", "aggregate_map", "shuffled_map", "atom_map"] | None = (
+        setting(None, "Credit routing of rl", source="paper 4.3, C")
+    )
+    keep: int | None = setting(None, "sft: images kept of each prompt", source="paper 5.1", ge=1)
+    of: int | None = setting(None, "sft: images drawn for each prompt", source="paper 5.1", ge=2)
+    learning_rate: float | None = setting(
+        None,
+        "Only for trials: this arm's own learning rate; null is the shared one",
+        gt=0.0,
+        le=1.0,
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.kind == "rl" and (self.routing is None or self.keep or self.of):
+            raise ValueError("kind rl needs routing, and neither keep nor of")
+        if self.kind == "sft":
+            if self.keep is None or self.of is None or self.routing is not None:
+                raise ValueError("kind sft needs keep and of, and no routing")
+            if self.keep >= self.of:
+                raise ValueError(f"keep must be less than of ({self.of})")
+        if self.reward == "preference" and self.routing not in (None, "uniform"):
+            raise ValueError(
+                "reward preference gives one score an image, so routing must be uniform"
+            )
+        return self
+
+
+class RunConfig(Section):
+    """Everything that the training of one (backbone, method, seed) needs, resolved."""
+
+    world: Literal["smoke", "mini", "paper"]
+    backbone: BackboneConfig
+    method: MethodConfig
+    seed: Seed
+    sampling: SamplingSection
+    sde: SdeSection
+    verifier: VerifierSection
+    training: TrainingSection
+    manifest: str
+
+    def hash(self) -> str:
+        """Hex sha256 of the resolved settings: two runs with one hash are the same run."""
+        return sha256_json(self.model_dump(mode="json"))
