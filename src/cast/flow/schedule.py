@@ -23,10 +23,10 @@ def linear_sigmas(steps: int) -> Float[Tensor, " n"]:
 def shift_sigmas(sigmas: Float[Tensor, " n"], mu: float) -> Float[Tensor, " n"]:
     """Time shift `e^mu / (e^mu + 1 / s - 1)`: more steps near the noise for a larger `mu`.
 
-    Source: Stable Diffusion 3 (2403.03206), section 5.3.2, with shift `e^mu`. Keeps 0 and 1.
+    Source: Stable Diffusion 3 (2403.03206), section 5.3.2. Keeps 0 and 1 exactly.
     """
-    shift = math.exp(mu)
-    return shift * sigmas / (1.0 + (shift - 1.0) * sigmas)
+    shift = sigmas.new_tensor(math.exp(mu))
+    return shift / (shift + (1.0 / sigmas - 1.0))
 
 
 def check_sigmas(sigmas: Float[Tensor, " n"]) -> None:

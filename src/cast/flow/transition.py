@@ -24,6 +24,9 @@ from cast.flow.schedule import data_estimate, noise_estimate, per_sample
 
 TransitionKind = Literal["flow_sde", "cps"]
 
+# Schedulers shift their levels in float32, which can leave the first a rounding error below 1.
+ALMOST_ONE = 1.0 - 1e-6
+
 
 class Transition(NamedTuple):
     """Gaussian of the next state; `std` is one standard deviation a sample."""
@@ -51,7 +54,7 @@ def flow_sde(
     first step and `a^2 / (2 i)` in step i, whatever the number of steps: about a quarter too
     much in each of the first two steps at `a = 1`, a sixteenth in the third.
     """
-    denominator = 1.0 - torch.where(sigma >= 1.0, sigma_second, sigma)
+    denominator = 1.0 - torch.where(sigma > ALMOST_ONE, sigma_second, sigma)
     g_squared = noise_level**2 * sigma / denominator
     step = sigma - sigma_next
     keep = 1.0 - g_squared * step / (2.0 * sigma)
