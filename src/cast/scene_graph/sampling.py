@@ -10,7 +10,7 @@ GenEval 2.)
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar, cast
@@ -97,21 +97,32 @@ def sample_prompts(
         raise CastError(f"number of prompts is {n}; it must be 0 or more.")
     for atom_count in range(low, high + 1):
         _table(vocabulary, mix or vocabulary.mix, atom_count, require)
-    indices = itertools.count(start) if n is None else range(start, start + n)
-    return _stream(vocabulary, seed, indices, (low, high), exclude, purpose, english, mix, require)
+    return stream_prompts(
+        vocabulary,
+        seed,
+        itertools.count(start) if n is None else range(start, start + n),
+        (low, high),
+        lambda graph: bool(exclude) and is_excluded(graph, vocabulary, exclude),
+        purpose,
+        english=english,
+        mix=mix,
+        require=require,
+    )
 
 
-def _stream(
+def stream_prompts(
     vocabulary: Vocabulary,
     seed: int,
-    indices: "Iterator[int] | range",
+    indices: Iterable[int],
     atom_counts: tuple[int, int],
-    exclude: Collection[str],
+    rejected: Callable[[SceneGraph], bool],
     purpose: str,
-    english: English,
-    mix: Mix | None,
-    require: frozenset[Skill],
+    *,
+    english: English = "correct",
+    mix: Mix | None = None,
+    require: frozenset[Skill] = frozenset(),
 ) -> Iterator[PromptRecord]:
+    """As `sample_prompts`, for any indices and any rule that rejects a graph."""
     low, high = atom_counts
     size = high - low + 1
     block, order = -1, np.empty(0, dtype=np.int64)
@@ -123,12 +134,12 @@ def _stream(
         rng = numpy_generator(seed, purpose, index)
         for _ in range(MAX_ATTEMPTS):
             graph = sample_graph(vocabulary, rng, atom_count, mix, require)
-            if not exclude or not is_excluded(graph, vocabulary, exclude):
+            if not rejected(graph):
                 break
         else:
             raise CastError(
                 f"Prompt {index} of {purpose!r}: {MAX_ATTEMPTS} graphs of {atom_count} atoms were "
-                "all excluded; ask for fewer prompts or add words to the vocabulary."
+                "all rejected; ask for fewer prompts or add words to the vocabulary."
             )
         yield render_prompt(graph, vocabulary, english)
 

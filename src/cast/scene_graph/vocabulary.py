@@ -68,7 +68,7 @@ class Vocabulary:
     empty). verb_max_count: largest count at either end of a verb. counts: the words for 1, 2, ...
     max_objects: cap on the sum of a prompt's counts. inverse: relations that say the same with
     their ends exchanged. articles: words whose article is not the one that their first letter
-    suggests.
+    suggests. benchmark_sha256: that of the published benchmark file in these words, if any.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Vocabulary:
     max_objects: int | None
     inverse: Mapping[str, str]
     articles: Mapping[str, str]
+    benchmark_sha256: str | None
     mix: Mix
 
     @cached_property

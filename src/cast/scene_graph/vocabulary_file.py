@@ -39,6 +39,7 @@ class _File(BaseModel):
     max_objects: int | None = Field(default=None, ge=1)
     inverse: dict[str, str] = {}
     articles: dict[str, str] = {}
+    benchmark_sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     sampling: _Sampling
 
 
@@ -105,6 +106,7 @@ def _build(file: _File) -> Vocabulary:
         max_objects=file.max_objects,
         inverse=file.inverse | {value: key for key, value in file.inverse.items()},
         articles=file.articles,
+        benchmark_sha256=file.benchmark_sha256,
         mix=Mix(sampling.attribute, sampling.plural, sampling.verb, sampling.layouts),
     )
 
