@@ -102,7 +102,8 @@ def geometric_by_atom_count(
     check_scores(scores, column)
     logs = scores.assign(log=np.log(scores[column].clip(lower=clamp)))
     images = logs.pivot_table("log", ["atom_count", "prompt_id"], "generation_seed", aggfunc="mean")
-    return pd.DataFrame(np.exp(images)).groupby("atom_count").mean()
+    images = images.map(np.exp).reset_index(level="atom_count")
+    return images.pivot_table(index="atom_count", aggfunc="mean")
 
 
 def share_saturated(scores: pd.DataFrame, column: str = "score") -> pd.Series:
