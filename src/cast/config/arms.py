@@ -13,7 +13,6 @@ from cast.config.sections import (
     TrainingSection,
     VerifierSection,
 )
-from cast.io import sha256_json
 
 
 class WindowSection(Section):
@@ -111,4 +110,6 @@ class RunConfig(Section):
 
     def hash(self) -> str:
         """Hex sha256 of the resolved settings: two runs with one hash are the same run."""
+        from cast.io import sha256_json  # here, so that reading a config doesn't import torch
+
         return sha256_json(self.model_dump(mode="json"))

@@ -25,13 +25,19 @@ def load_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     place = _short(path)
     values = _overlaid(read_yaml(path), overrides or {})
     config = parse(CastConfig, values, place)
-    for name in (*config.backbones, config.evaluation.hard_case.backbone):
-        _named_file("backbones", name, place)
+    hard_case = config.evaluation.hard_case.backbone
+    for key, kind, names in (
+        ("backbones", "backbones", config.backbones),
+        ("evaluation.hard_case.backbone", "backbones", (hard_case,)),
+        ("methods", "methods", config.methods),
+        ("vocabulary", "vocabularies", (config.vocabulary,)),
+    ):
+        for name in names:
+            _named_file(kind, name, f"{place}: {key}")
+    for name in {*config.backbones, hard_case}:
         load_backbone_config(name)
     for name in config.methods:
-        _named_file("methods", name, place)
         load_method_config(name)
-    _named_file("vocabularies", config.vocabulary, place)
     return config
 
 
@@ -124,7 +130,7 @@ def check_files(config: CastConfig, models: bool = True) -> None:
 
 
 def _load_named(model: type[Named], kind: str, name: str) -> Named:
-    path = _named_file(kind, name, f"config/{kind}")
+    path = _named_file(kind, name, f"config/{kind}: name")
     loaded = parse(model, read_yaml(path), _short(path))
     if loaded.name != name:
         raise CastError(f"{_short(path)}: name = {loaded.name}: must be {name}, as its file's.")
@@ -132,13 +138,13 @@ def _load_named(model: type[Named], kind: str, name: str) -> Named:
 
 
 def _named_file(kind: str, name: str, place: str) -> Path:
-    """`config/{kind}/{name}.yaml`, which must be there."""
+    """`config/{kind}/{name}.yaml`, which must be there; `place` names file and key."""
     folder = from_root("config") / kind
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = sorted(file.stem for file in folder.glob("*.yaml"))
         raise CastError(
-            f"{place}: {kind} = {name}: there is no {_short(path)}; known: "
+            f"{place} = {name}: there is no {_short(path)}; known: "
             f"{', '.join(known) or 'none'}.{nearest(name, known)}"
         )
     return path
