@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cast.errors import CastError, nearest
+from cast.errors import CastError
 from cast.io import sha256_file, write_text
 from cast.scene_graph.graph import SKILLS, PromptRecord
 from cast.scene_graph.parsing import parse_prompt
 from cast.scene_graph.rendering import render_prompt
-from cast.scene_graph.text_files import fault, read_json_lines
+from cast.scene_graph.text_files import check_keys, fault, read_json_lines
 from cast.scene_graph.vocabulary import Vocabulary
 
 KEYS: dict[str, type] = {"prompt": str, "atom_count": int, "vqa_list": list, "skills": list}
@@ -92,14 +92,7 @@ def _line(record: PromptRecord) -> dict[str, Any]:
 
 
 def _check_form(value: dict[str, Any], vocabulary: Vocabulary) -> None:
-    for key, kind in KEYS.items():
-        if key not in value:
-            raise CastError(f"{key}: is missing; a line has {', '.join(KEYS)}.")
-        if type(value[key]) is not kind:
-            raise CastError(f"{key}: is {value[key]!r:.80}; it must be of type {kind.__name__}.")
-    for key in value:
-        if key not in KEYS:
-            raise CastError(f"{key}: is unknown; a line has {', '.join(KEYS)}.{nearest(key, KEYS)}")
+    check_keys(value, KEYS, {})
     if value["atom_count"] < 1:
         raise CastError(f"atom_count: is {value['atom_count']}; it must be 1 or more.")
     probes, skills = value["vqa_list"], value["skills"]

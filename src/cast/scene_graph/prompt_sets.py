@@ -6,14 +6,16 @@ means: neither the same text, nor the same graph in another order, nor (ours) a 
 the same through an inverse relation ("A above B", "B below A").
 """
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from cast.errors import CastError
 from cast.io import sha256_file, write_json
+from cast.paths import from_root
 from cast.rng import numpy_generator
 from cast.scene_graph.geneval2 import read_geneval2
 from cast.scene_graph.graph import SKILLS, PromptRecord, SceneGraph
@@ -24,40 +26,48 @@ from cast.scene_graph.vocabulary import English, Vocabulary
 
 
 class Taken:
-    """Graphs that a new prompt may not repeat, and a tally of the candidates that did.
+    """Texts and graphs that a new prompt may not repeat, and a tally of the candidates that did.
 
-    `rejections[set][reason]` counts candidates; reasons are "same text", "another order" and
-    "inverse relation".
+    `rejections[set][reason]` counts candidates by the set whose prompt they repeat; the reasons
+    are "same text", "another order" and "inverse relation".
     """
 
     def __init__(self, vocabulary: Vocabulary, english: English = "correct") -> None:
         self.vocabulary = vocabulary
         self.english: English = english
         self.rejections: dict[str, Counter[str]] = {}
-        self._owner: dict[str, str] = {}
-        self._texts: set[str] = set()
+        self._texts: dict[str, str] = {}
+        self._graphs: dict[str, str] = {}
 
     def add(self, name: str, records: Iterable[PromptRecord]) -> None:
-        """Take the graphs of a set."""
+        """Take the prompts of a set."""
         for record in records:
-            self._owner.setdefault(record.graph.canonical(), name)
-            # the text that a candidate would have, whichever English the set is written in
-            self._texts.add(render_prompt(record.graph, self.vocabulary, self.english).prompt)
+            self._graphs.setdefault(record.graph.canonical(), name)
+            # a candidate's text for this graph, whichever English the set itself is written in
+            self.add_texts(name, [record.prompt, self._text(record.graph)])
+
+    def add_texts(self, name: str, texts: Iterable[str]) -> None:
+        """Take prompts of which only the text is known, such as those of Qwen-Image-Bench."""
+        for text in texts:
+            self._texts.setdefault(text.casefold().strip(), name)
 
     def rejected(self, graph: SceneGraph) -> bool:
-        """Whether a candidate repeats a taken graph; a rejection is counted."""
+        """Whether a candidate repeats something taken; a rejection is counted."""
+        text = self._text(graph).casefold()
+        if text in self._texts:
+            return self._count(self._texts[text], "same text")
         for turned, same in enumerate(paraphrases(graph, self.vocabulary)):
-            owner = self._owner.get(same.canonical())
+            owner = self._graphs.get(same.canonical())
             if owner is not None:
-                self.rejections.setdefault(owner, Counter())[self._reason(graph, turned)] += 1
-                return True
+                return self._count(owner, "inverse relation" if turned else "another order")
         return False
 
-    def _reason(self, graph: SceneGraph, turned: int) -> str:
-        if turned:
-            return "inverse relation"
-        text = render_prompt(graph, self.vocabulary, self.english).prompt
-        return "same text" if text in self._texts else "another order"
+    def _text(self, graph: SceneGraph) -> str:
+        return render_prompt(graph, self.vocabulary, self.english).prompt
+
+    def _count(self, owner: str, reason: str) -> bool:
+        self.rejections.setdefault(owner, Counter())[reason] += 1
+        return True
 
 
 def distinct_prompts(
@@ -111,14 +121,18 @@ def build_prompt_sets(
     atom_counts: tuple[int, int] = (3, 10),
     seed: int = 0,
     english: English = "correct",
+    other_texts: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, Any]:
     """Write {train,development,manifest,benchmark}.parquet and report.json into `folder`.
 
     `benchmark` is a file of GenEval 2's format; `development_file`, where a world ships one,
-    replaces the sampled development set and must be disjoint from the benchmark. Returns the
-    report. Raises `CastError` before anything is written.
+    replaces the sampled development set and must be disjoint from the benchmark. `other_texts`:
+    the prompts of further benchmarks, by their name. Returns the report. Raises `CastError`
+    before anything is written.
     """
     taken = Taken(vocabulary, english)
+    for name, texts in (other_texts or {}).items():
+        taken.add_texts(name, texts)
     sets = {"benchmark": read_geneval2(benchmark, vocabulary)}
     taken.add("benchmark", sets["benchmark"])
     if development_file is None:
@@ -146,6 +160,25 @@ def build_prompt_sets(
         write_prompts(Path(folder) / f"{name}.parquet", records)
     write_json(Path(folder) / "report.json", report)
     return report
+
+
+def benchmark_file(path: str | Path | None) -> Path:
+    """The benchmark's file: a config's path, from the repository's root, else `CAST_GENEVAL2`."""
+    if path is not None:
+        return from_root(path)
+    named = os.environ.get("CAST_GENEVAL2", "")
+    if not named:
+        raise CastError(
+            "evaluation.benchmark is null and CAST_GENEVAL2 isn't set; set one of them to "
+            "GenEval 2's geneval2_data.jsonl."
+        )
+    return Path(named)
+
+
+def shipped_development(benchmark: str | Path) -> Path | None:
+    """development.jsonl beside the benchmark's file, where a world ships one (mini does)."""
+    path = Path(benchmark).with_name("development.jsonl")
+    return path if path.is_file() else None
 
 
 def summary(records: Sequence[PromptRecord]) -> dict[str, Any]:
