@@ -113,9 +113,13 @@ def check_files(config: CastConfig, models: bool = True) -> None:
     up: that needs the network.
     """
     place = f"world {config.world}"
-    path = benchmark_path(config)
-    if not path.is_file():
-        raise CastError(f"{place}: evaluation.benchmark = {_short(path)}: no such file.")
+    files = {"evaluation.benchmark": benchmark_path(config)}
+    if config.prompts.development_file is not None:
+        files["prompts.development_file"] = from_root(config.prompts.development_file)
+    for key, path in files.items():
+        if not path.is_file():
+            hint = _nearest_entry(path)
+            raise CastError(f"{place}: {key} = {_short(path)}: no such file.{hint}")
     if not models:
         return
     folders = {"verifier.path": config.verifier.path}
@@ -125,7 +129,7 @@ def check_files(config: CastConfig, models: bool = True) -> None:
         if is_local(folder) and not from_root(folder).is_dir():
             raise CastError(
                 f"{place}: {key} = {folder}: no such folder."
-                f"{_nearest_folder(folder)} `snakemake zoo` trains the mini models."
+                f"{_nearest_entry(from_root(folder))} `snakemake zoo` trains the mini models."
             )
 
 
@@ -150,10 +154,9 @@ def _named_file(kind: str, name: str, place: str) -> Path:
     return path
 
 
-def _nearest_folder(folder: str) -> str:
-    parent = from_root(folder).parent
-    names = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
-    return nearest(Path(folder).name, names)
+def _nearest_entry(path: Path) -> str:
+    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    return nearest(path.name, names)
 
 
 def _overlaid(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

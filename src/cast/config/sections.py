@@ -22,6 +22,10 @@ class PromptsSection(Section):
 
     train: int = setting(1024, "Training prompts", source="paper 4.1, D", ge=1)
     development: int = setting(256, "Held-out prompts, for tuning", source="paper 4.1, D", ge=1)
+    development_file: str | None = setting(
+        "data/mini/development.jsonl",
+        "Shipped held-out prompts that take the place of sampled ones; null samples them",
+    )
     manifest: int = setting(
         128, "Prompts of the fixed training manifest, one a collection", source="paper D", ge=1
     )
@@ -221,7 +225,6 @@ class CastConfig(Section):
         ("flow_grpo_g2", "cast"),
         "Methods, files of config/methods; base, the model without an adapter, is always there",
         source="paper 5.1",
-        min_length=1,
     )
     training_seeds: tuple[Seed, ...] = setting((0,), "Training seeds of each method", min_length=1)
     prompts: PromptsSection = PromptsSection()

@@ -1,0 +1,61 @@
+# The config, and how a rule runs its notebook. A bad config ends here, before any rule.
+import re
+import sys
+from pathlib import Path
+
+from cast.config import check_files, load_config, run_config
+from cast.errors import CastError
+from cast.paths import from_root
+from cast.workflow.keys import BASE, Keys, list_arms
+
+DRY_RUN = any(flag in sys.argv for flag in ("-n", "--dry-run", "--dryrun", "--lint"))
+MAKES_MODELS = any("zoo" in argument for argument in sys.argv[1:])
+
+try:
+    _given = workflow.config_settings
+    CONFIG = load_config(
+        _given.configfiles[-1] if _given.configfiles else "config/mini.yaml",
+        overrides=_given.config,
+    )
+    if not DRY_RUN:  # a plan can be made without weights and data
+        check_files(CONFIG, models=not MAKES_MODELS)
+    for _arm in list_arms(CONFIG):
+        if _arm[1] != BASE:
+            run_config(CONFIG, *_arm)
+except CastError as error:
+    print(error, file=sys.stderr)
+    sys.exit(2)
+
+KEYS = Keys(CONFIG)
+CONFIG_JSON = CONFIG.model_dump_json()
+WORLD = f"{CONFIG.results}/{CONFIG.world}"
+ARM = f"{WORLD}/{{backbone}}/{{method}}/seed{{seed}}"
+GPUS = int(CONFIG.world == "paper")  # of a job that runs a model
+
+
+def known(kind):
+    """The names of config/{kind}, as a pattern."""
+    return "|".join(re.escape(file.stem) for file in from_root(f"config/{kind}").glob("*.yaml"))
+
+
+wildcard_constraints:
+    backbone=known("backbones"),
+    method=f"{BASE}|{known('methods')}",
+    seed=r"\d+",
+
+
+def arm_of(wildcards):
+    """(backbone, method, seed) of a job."""
+    return wildcards.backbone, wildcards.method, int(wildcards.seed)
+
+
+def notebook(name, **parameters):
+    """Shell command of a notebook step. The executed copy and the text log stand under `log:`, so
+    they survive a failure, whose last lines also go to the terminal."""
+    passed = " ".join(f"-r {key} {value}" for key, value in parameters.items())
+    return (
+        "export OMP_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false; "
+        f"papermill -k python3 --no-progress-bar --log-output {passed} "
+        f"notebooks/{name}.ipynb {{log.notebook}} > {{log.text}} 2>&1 "
+        "|| {{ tail -n 20 {log.text} >&2; exit 1; }}"
+    )

@@ -1,0 +1,23 @@
+# Paper 4.3, 5.1: one trainer for every method. A killed run goes on from its last checkpoint, which
+# lies beside the declared outputs; a run whose settings, weights or code changed starts anew.
+rule train:
+    input:
+        ancient("notebooks/04_training.ipynb"),
+        ancient(f"{WORLD}/prompts/manifest.parquet"),
+        ancient(f"{WORLD}/hard_case.json"),  # frozen before any training (paper G)
+    output:
+        f"{ARM}/adapter/pytorch_lora_weights.safetensors",
+        f"{ARM}/ledger.json",
+        f"{ARM}/metrics.parquet",
+    log:
+        notebook=f"{ARM}/04_training.ipynb",
+        text=f"{ARM}/04_training.log",
+    params:
+        run=lambda wc: run_config(CONFIG, *arm_of(wc)).model_dump_json(),
+        key=lambda wc: KEYS.training(*arm_of(wc)),
+    wildcard_constraints:
+        method=known("methods"),
+    resources:
+        gpu=GPUS,
+    shell:
+        notebook("04_training", resolved="{params.run:q}")

@@ -1,0 +1,132 @@
+"""What each step of the workflow depends on, as digests of its parts.
+
+A step's key covers the settings that it reads, the code and the notebook that it runs, the data
+and weights that it loads, and the steps before it. Snakemake compares keys, so it needs no file
+times: what was made from something else is made again, and nothing else is. The parts have names
+so that its "params have changed" says which one it was.
+"""
+
+from functools import cache
+from typing import Any
+
+from cast.config import (
+    CastConfig,
+    benchmark_path,
+    is_local,
+    load_backbone_config,
+    load_method_config,
+    run_config,
+)
+from cast.errors import CastError
+from cast.paths import from_root
+from cast.workflow.digest import code_digest, digest, file_digest, notebook_digest
+
+LARGEST_HASHED = 256 * 2**20  # bytes
+BASE = "base"
+Key = dict[str, str]
+
+
+class Keys:
+    """The keys of one config's steps."""
+
+    def __init__(self, config: CastConfig) -> None:
+        self.config = config
+
+    def prompts(self) -> Key:
+        """Of the prompt sets."""
+        config = self.config
+        return _key(
+            settings=config.prompts.model_dump(mode="json"),
+            vocabulary=file_digest(f"config/vocabularies/{config.vocabulary}.yaml"),
+            development=file_digest(config.prompts.development_file or ""),
+            benchmark=_benchmark_digest(config),
+            code=code_digest("cast.scene_graph"),
+            notebook=notebook_digest("notebooks/01_prompts.ipynb"),
+        )
+
+    def hard_case(self) -> Key:
+        """Of the Hard Case subset."""
+        return _key(
+            **self._evaluated(self.config.evaluation.hard_case.backbone),
+            hard_case=self.config.evaluation.hard_case.model_dump(mode="json"),
+            notebook=notebook_digest("notebooks/05a_hard_case.ipynb"),
+        )
+
+    def training(self, backbone: str, method: str, seed: int) -> Key:
+        """Of one training run."""
+        run = run_config(self.config, backbone, method, seed)
+        return _key(
+            settings=run.model_dump(mode="json"),
+            weights=[weights_digest(run.backbone.path), weights_digest(run.verifier.path)],
+            prompts=self.prompts(),
+            code=code_digest("cast.training"),
+            notebook=notebook_digest("notebooks/04_training.ipynb"),
+        )
+
+    def evaluation(self, backbone: str, method: str, seed: int) -> Key:
+        """Of one arm's images and scores; method "base" is the model without an adapter."""
+        return _key(
+            **self._evaluated(backbone),
+            training=None if method == BASE else self.training(backbone, method, seed),
+            notebook=notebook_digest("notebooks/05_evaluation.ipynb"),
+        )
+
+    def table1(self) -> Key:
+        """Of Table 1."""
+        arms = list_arms(self.config)
+        return _key(
+            arms=arms,
+            titles=[load_method_config(name).title for name in self.config.methods],
+            scores=[self.evaluation(*arm) for arm in arms],
+            hard_case=self.hard_case(),
+            code=code_digest("cast.figures"),
+            notebook=notebook_digest("notebooks/11_table1.ipynb"),
+        )
+
+    def _evaluated(self, backbone: str) -> dict[str, Any]:
+        """What all images and scores of a backbone depend on."""
+        config, body = self.config, load_backbone_config(backbone)
+        settings = config.evaluation.model_dump(mode="json", exclude={"hard_case"})
+        return {
+            "settings": [config.world, settings, config.sampling.model_dump(mode="json")],
+            "backbone": body.model_dump(mode="json"),
+            "verifier": config.verifier.model_dump(mode="json", exclude={"heatmap"}),
+            "weights": [weights_digest(body.path), weights_digest(config.verifier.path)],
+            "prompts": self.prompts(),
+            "code": code_digest("cast.evaluation"),
+        }
+
+
+def list_arms(config: CastConfig) -> list[tuple[str, str, int]]:
+    """Every (backbone, method, seed) of a config, the base model of each backbone first."""
+    arms: list[tuple[str, str, int]] = []
+    for backbone in config.backbones:
+        arms.append((backbone, BASE, 0))
+        arms += [(backbone, method, s) for method in config.methods for s in config.training_seeds]
+    return arms
+
+
+@cache
+def weights_digest(path: str) -> str:
+    """Of a small local folder, its files' bytes; of a large one, their sizes; else the hub id."""
+    folder = from_root(path)
+    if not is_local(path) or not folder.is_dir():
+        return path
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
+    if sum(sizes.values()) > LARGEST_HASHED:
+        return digest(sizes)
+    return digest({name: file_digest(str(folder / name)) for name in sizes})
+
+
+def _key(**parts: Any) -> Key:
+    """Each part as a digest; a digest stays as it is."""
+    return {name: part if isinstance(part, str) else digest(part) for name, part in parts.items()}
+
+
+def _benchmark_digest(config: CastConfig) -> str | None:
+    """None where no benchmark is named: the check before a run says so, a dry run goes on."""
+    try:
+        return file_digest(str(benchmark_path(config)))
+    except CastError:
+        return None
