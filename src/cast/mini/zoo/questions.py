@@ -1,0 +1,117 @@
+"""Questions to train the mini verifier on, with answers from the truth of the drawn scene."""
+
+import numpy as np
+
+from cast.mini.facts import Facts, truths
+from cast.mini.world import COLOURS, SHAPES, TEXTURES, Scene, render_scene
+from cast.mini.zoo import data
+from cast.rng import numpy_generator
+from cast.scene_graph import (
+    Entity,
+    PromptRecord,
+    Relation,
+    SceneGraph,
+    load_vocabulary,
+    render_prompt,
+)
+
+ATTRIBUTES = (*COLOURS, *TEXTURES)
+RELATIONS = ("to the left of", "to the right of", "above", "below", "touching")
+Question = tuple[str, str]  # probe, one-word answer
+
+
+def questioned_scenes(
+    seed: int, purpose: str, index: int, n: int, per_image: int
+) -> list[tuple[Scene, str | None, list[Question]]]:
+    """`n` scenes with `per_image` questions each, and the prompt where one was drawn from it.
+
+    Two fifths of the scenes come from prompts, a fifth from graphs in which two objects touch,
+    the rest are free: mixed fills and odd counts, as a generator's failures are.
+    """
+    rng = numpy_generator(seed, purpose, "questions", index)
+    drawn = iter(data.scenes(seed, purpose, index, n))
+    result = []
+    for _ in range(n):
+        record, scene = next(drawn)
+        caption: str | None = record.prompt
+        kind = rng.random()
+        if kind > 0.6:
+            scene, caption = data.free_scene(rng), None
+        elif kind > 0.4:
+            record = render_prompt(_touching_graph(rng), load_vocabulary("shapes"))
+            scene, caption = render_scene(record.graph, rng), record.prompt
+        facts = Facts(scene.objects, scene.touching)
+        result.append((scene, caption, questions(facts, rng, per_image)))
+    return result
+
+
+def questions(facts: Facts, rng: np.random.Generator, n: int) -> list[Question]:
+    """`n` questions about one image: per skill about as many that are true as false.
+
+    A third are about relations, the rest is shared by object, count and attribute.
+    """
+    found: list[Question] = []
+    skills: set[str] = set()
+    while len(found) < n:
+        record = render_prompt(_graph(facts, rng), load_vocabulary("shapes"))
+        for k in rng.permutation(len(record.atoms)):
+            atom, holds = record.atoms[k], bool(truths(facts, record)[k])
+            key = atom.skill if atom.skill != "verb" else "position"
+            if key in skills:
+                continue
+            skills.add(key)
+            answer = "Yes" if holds else "No"
+            if atom.skill == "count":
+                answer = facts.count_word(record.graph.entities[atom.entities[0]].noun)
+            found.append((atom.probe, answer))
+            if len(skills) == 4:
+                skills = set()
+    return found[:n]
+
+
+def _graph(facts: Facts, rng: np.random.Generator) -> SceneGraph:
+    """Two entities and a relation that may or may not hold in the image."""
+    nouns = _nouns(facts, rng)
+    entities = tuple(
+        Entity(noun, int(rng.integers(1, 6)), _attribute(facts, noun, rng)) for noun in nouns
+    )
+    true = [r for r in RELATIONS if facts.related(nouns[0], r, nouns[1])]
+    relation = str(rng.choice(true if true and rng.random() < 0.6 else RELATIONS))
+    if "touching" in true and rng.random() < 0.5:
+        relation = "touching"
+    return SceneGraph(entities, (Relation(0, relation, 1),))
+
+
+def _nouns(facts: Facts, rng: np.random.Generator) -> list[str]:
+    """Two nouns: mostly of the image, preferably ones that touch if any do."""
+    present = sorted({item.noun for item in facts.objects})
+    pairs = [[facts.objects[i].noun for i in pair] for pair in sorted(facts.touching)]
+    pairs = [pair for pair in pairs if pair[0] != pair[1]]
+    if pairs and rng.random() < 0.5:
+        return list(rng.permutation(pairs[rng.integers(len(pairs))]))
+    absent = 1.0 if len(present) < 2 or rng.random() < 0.35 else 0.0
+    weights = np.array([1.0 if noun in present else absent for noun in SHAPES])
+    return list(map(str, rng.choice(SHAPES, 2, replace=False, p=weights / weights.sum())))
+
+
+def _attribute(facts: Facts, noun: str, rng: np.random.Generator) -> str:
+    """A word true of one of the noun's objects, or of another object, or any."""
+    kind = rng.random()
+    pool = [facts.objects[i] for i in facts.named(noun)] if kind < 0.55 else list(facts.objects)
+    if pool and kind < 0.8:
+        item = pool[rng.integers(len(pool))]
+        return item.texture if item.texture and rng.random() < 0.5 else item.colour
+    return str(rng.choice(ATTRIBUTES))
+
+
+def _touching_graph(rng: np.random.Generator) -> SceneGraph:
+    nouns = rng.choice(SHAPES, 3, replace=False)
+    words = [str(w) if rng.random() < 0.6 else None for w in rng.choice(ATTRIBUTES, 3)]
+    counts = (1, 1, int(rng.integers(1, 4)))
+    entities = tuple(Entity(str(n), c, w) for n, c, w in zip(nouns, counts, words, strict=True))
+    return SceneGraph(entities[: rng.integers(2, 4)], (Relation(0, "touching", 1),))
+
+
+def held_out(seed: int, n: int) -> list[tuple[PromptRecord, Scene]]:
+    """Scenes of prompts that training never sees, for measuring accuracy."""
+    return data.scenes(seed, "zoo/held-out", 0, n)
