@@ -15,10 +15,10 @@ rule hard_case:
     log:
         notebook=f"{WORLD}/hard_case/05a_hard_case.ipynb",
         text=f"{WORLD}/hard_case/05a_hard_case.log",
-    params:
-        key=KEYS.hard_case(),
     resources:
         gpu=GPUS,
+    params:
+        key=KEYS.hard_case(),
     shell:
         notebook("05a_hard_case", resolved="{CONFIG_JSON:q}")
 
@@ -35,10 +35,10 @@ rule evaluate:
     log:
         notebook=f"{ARM}/05_evaluation.ipynb",
         text=f"{ARM}/05_evaluation.log",
-    params:
-        key=lambda wc: KEYS.evaluation(*arm_of(wc)),
     resources:
         gpu=GPUS,
+    params:
+        key=lambda wc: KEYS.evaluation(*arm_of(wc)),
     shell:
         notebook(
             "05_evaluation",

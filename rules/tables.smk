@@ -20,8 +20,8 @@ rule table1:
     log:
         notebook=f"{WORLD}/tables/11_table1.ipynb",
         text=f"{WORLD}/tables/11_table1.log",
+    localrule: True
     params:
         key=KEYS.table1(),
-    localrule: True
     shell:
         notebook("11_table1", resolved="{CONFIG_JSON:q}")

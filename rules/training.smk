@@ -12,12 +12,12 @@ rule train:
     log:
         notebook=f"{ARM}/04_training.ipynb",
         text=f"{ARM}/04_training.log",
-    params:
-        run=lambda wc: run_config(CONFIG, *arm_of(wc)).model_dump_json(),
-        key=lambda wc: KEYS.training(*arm_of(wc)),
     wildcard_constraints:
         method=known("methods"),
     resources:
         gpu=GPUS,
+    params:
+        run=lambda wc: run_config(CONFIG, *arm_of(wc)).model_dump_json(),
+        key=lambda wc: KEYS.training(*arm_of(wc)),
     shell:
         notebook("04_training", resolved="{params.run:q}")

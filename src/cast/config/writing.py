@@ -13,7 +13,7 @@ _HEADER = """\
 # Settings of the mini world, and the default of every setting: `make reproduce` reads this file.
 # Generated from src/cast/config/sections.py by `python -m cast.config write`: change it there.
 # Your own config may leave out what it doesn't change:
-#   snakemake --configfile mine.yaml paper_figures/table1.pdf
+#   snakemake paper_figures/table1.pdf --configfile mine.yaml
 # "Paper" is the paper's summary, "peers" are the public trainers, "ours" is what both leave open.
 
 """

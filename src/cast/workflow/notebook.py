@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 from cast.config import CastConfig, RunConfig, load_config, run_config
 from cast.config.reading import parse
@@ -26,3 +27,9 @@ def open_run(config: str, backbone: str, method: str, seed: int, resolved: str =
     if resolved:
         return parse(RunConfig, json.loads(resolved), "the workflow's run config")
     return run_config(load_config(config), backbone, method, seed)
+
+
+def arm_folder(run: RunConfig) -> Path:
+    """The run's folder, beside the prompts that it trains on."""
+    world = Path(run.manifest).parent.parent
+    return world / run.backbone.name / run.method.name / f"seed{run.seed}"

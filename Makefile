@@ -1,0 +1,46 @@
+# make setup      make .venv from nothing: exactly what requirements.lock says
+# make reproduce  regenerate the tables (CONFIG=mini; SEEDS=3 for the training-seed spread)
+# make test       run the tests
+# make lint       what CI checks besides
+# make lock       renew requirements.lock from pyproject.toml
+# make clean      remove what the workflow made (results, figures), not .venv
+CONFIG ?= mini
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+
+# One thread a process and one process a core: two threads on a shared core are many times slower.
+export OMP_NUM_THREADS = 1
+export TOKENIZERS_PARALLELISM = false
+
+.PHONY: setup reproduce test lint lock clean
+
+setup: .venv/.complete
+
+.venv/.complete: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+reproduce: setup
+	@$(BIN)/python -m cast.workflow --configfile config/$(CONFIG).yaml $(if $(SEEDS),--seeds $(SEEDS))
+
+test: setup
+	@$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/snakefmt --check --compact-diff Snakefile rules
+	$(BIN)/nbstripout --verify notebooks/*.ipynb
+
+lock:
+	$(BIN)/pip-compile --extra dev --strip-extras --allow-unsafe --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --output-file requirements.lock pyproject.toml
+	sed -i -e 's/+cpu$$//' requirements.lock
+
+clean:
+	rm -rf results paper_figures site report.html .snakemake
