@@ -1,6 +1,6 @@
 """One run: its backbone, its method and everything that it resolves to."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -28,7 +28,7 @@ class WindowSection(Section):
     steps: int = setting(..., "The N that the range is for", ge=2)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self) -> "WindowSection":
         if not self.low < self.high <= self.steps:
             raise ValueError(f"need low < high <= steps, not {self.low}, {self.high}, {self.steps}")
         return self
@@ -80,7 +80,7 @@ class MethodConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self) -> "MethodConfig":
         if self.kind == "rl" and (self.routing is None or self.keep or self.of):
             raise ValueError("kind rl needs routing, and neither keep nor of")
         if self.kind == "sft":

@@ -5,7 +5,7 @@ from them (`python -m cast.config write`). "Paper" is the paper's summary; "peer
 Flow-GRPO-like trainers; "ours" is what the summary leaves open.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -37,7 +37,7 @@ class PromptsSection(Section):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self) -> "PromptsSection":
         if self.atoms_max < self.atoms_min:
             raise ValueError(f"atoms_max must be at least atoms_min ({self.atoms_min})")
         if self.manifest > self.train:
@@ -178,7 +178,7 @@ class HardCaseSection(Section):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self) -> "HardCaseSection":
         if self.keep > self.pool:
             raise ValueError(f"keep must be at most pool ({self.pool})")
         return self
@@ -202,7 +202,7 @@ class EvaluationSection(Section):
     batch: int = setting(16, "Images generated or scored together", ge=1, le=1024)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self) -> "EvaluationSection":
         shared = sorted(set(self.seeds) & set(self.hard_case.seeds))
         if shared:
             raise ValueError(f"hard_case.seeds must not share {shared} with the evaluation's seeds")
@@ -235,7 +235,7 @@ class CastConfig(Section):
     evaluation: EvaluationSection = EvaluationSection()
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self) -> "CastConfig":
         for key in ("backbones", "methods", "training_seeds"):
             values = getattr(self, key)
             if len(set(values)) < len(values):
