@@ -50,19 +50,16 @@ def _entity(phrase: str, text: str, vocabulary: Vocabulary) -> Entity:
             f"relations are {', '.join(vocabulary.relation_skills) or 'none'}."
         )
     first, noun = words[0], words[-1]
+    count = 1 if first in ("a", "an") else vocabulary.count_of.get(first, 1)
+    if count == 1 and first not in ("a", "an"):
+        raise _unknown(text, "count", first, ("a", "an", *vocabulary.counts[1:]))
     attribute = words[1] if len(words) == 3 else None
     if attribute is not None and attribute not in vocabulary.attributes:
         raise _unknown(text, "attribute", attribute, vocabulary.attributes)
-    if first in ("a", "an"):
-        if noun not in vocabulary.objects:
-            raise _unknown(text, "object", noun, vocabulary.objects)
-        return Entity(noun, 1, attribute)
-    count = vocabulary.count_of.get(first, 1)
-    if count == 1:
-        raise _unknown(text, "count", first, ("a", "an", *vocabulary.counts[1:]))
-    if noun not in vocabulary.singular_of:
-        raise _unknown(text, "object", noun, vocabulary.singular_of)
-    return Entity(vocabulary.singular_of[noun], count, attribute)
+    singular_of = vocabulary.singular_of if count > 1 else {n: n for n in vocabulary.nouns}
+    if noun not in singular_of:
+        raise _unknown(text, "object", noun, singular_of)
+    return Entity(singular_of[noun], count, attribute)
 
 
 def _unknown(text: str, key: str, word: str, known: Iterable[str]) -> CastError:
