@@ -3,7 +3,7 @@ import re
 import sys
 from pathlib import Path
 
-from cast.config import check_files, load_config, run_config
+from cast.config import as_written, check_files, load_config, run_config
 from cast.errors import CastError
 from cast.paths import from_root
 from cast.workflow.keys import BASE, Keys, list_arms
@@ -15,7 +15,7 @@ try:
     _given = workflow.config_settings
     CONFIG = load_config(
         _given.configfiles[-1] if _given.configfiles else "config/mini.yaml",
-        overrides=_given.config,
+        overrides=as_written(_given.config),
     )
     if not DRY_RUN:  # a plan can be made without weights and data
         check_files(CONFIG, models=not MAKES_MODELS)

@@ -14,6 +14,7 @@ from cast.config.loading import (
     load_method_config,
     run_config,
 )
+from cast.config.reading import as_written
 from cast.config.sections import (
     CastConfig,
     EvaluationSection,
@@ -42,6 +43,7 @@ __all__ = [
     "TrainingSection",
     "VerifierSection",
     "WindowSection",
+    "as_written",
     "benchmark_path",
     "check_files",
     "is_local",

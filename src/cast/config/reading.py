@@ -62,6 +62,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return value
 
 
+def as_written(value: Any) -> Any:
+    """Settings of Snakemake's command line, whose nested numbers arrive as text, as YAML has them."""
+    if isinstance(value, dict):
+        return {key: as_written(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [as_written(below) for below in value]
+    try:
+        read = yaml.load(value, _Loader) if isinstance(value, str) else value
+    except yaml.YAMLError:
+        return value
+    return read if isinstance(read, bool | int | float | None) else value
+
+
 def parse(model: type[Model], values: Any, place: str) -> Model:
     """`values` as a `model`; the first fault raises `CastError`, naming `place` and the key."""
     try:
