@@ -1,0 +1,69 @@
+"""Loading a pipeline from a local folder or the hub, with one clear message when it can't be.
+
+The hub's own settings hold: `HF_HOME` is the cache, `HF_TOKEN` the account, and with
+`HF_HUB_OFFLINE=1` nothing is asked of the network.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.errors import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
+
+from cast.config import BackboneConfig, is_local
+from cast.errors import CastError
+from cast.paths import from_root
+
+
+def load_pipeline(pipeline_class: Any, config: BackboneConfig) -> Any:
+    """The pipeline of `config.path` in `config.dtype`, on the CPU.
+
+    `cast.config.is_local` says whether the path is a folder or a hub id. Raises `CastError` for a
+    missing, gated or unreadable model.
+    """
+    dtype = getattr(torch, config.dtype)
+    if not is_local(config.path):
+        return _load(pipeline_class, config.path, config, dtype)
+    folder = from_root(config.path)
+    if not (folder / "model_index.json").is_file():
+        raise CastError(
+            f"config/backbones/{config.name}.yaml: path: {config.path!r} holds no pipeline "
+            "(no model_index.json); place its folder there, or give a hub id."
+        )
+    return _load(pipeline_class, folder, config, dtype)
+
+
+def _load(pipeline_class: Any, place: str | Path, config: BackboneConfig, dtype: Any) -> Any:
+    try:
+        return pipeline_class.from_pretrained(place, torch_dtype=dtype)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CastError(explain(error, config)) from error
+
+
+def explain(error: BaseException, config: BackboneConfig) -> str:
+    """One sentence that says which licence to accept or which file to place."""
+    where = f"config/backbones/{config.name}.yaml: path: {config.path!r}"
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if any(isinstance(cause, GatedRepoError) for cause in causes):
+        return (
+            f"{where} is gated: accept its licence ({config.licence}) at https://huggingface.co/"
+            f"{config.path}, then log in with `hf auth login` or set HF_TOKEN."
+        )
+    if any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
+        return f"{where} is not on the hub (or is private); check the id, or name a local folder."
+    if any(isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled) for cause in causes):
+        return (
+            f"{where} is not in the local cache and the hub can't be reached; run `hf download "
+            f"{config.path}` on a machine with a network (licence: {config.licence}), or name a "
+            "local folder."
+        )
+    return f"{where} can't be loaded ({type(error).__name__}: {error})."
