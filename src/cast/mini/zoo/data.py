@@ -9,8 +9,18 @@ from torch import Tensor
 from cast.mini.world import CELLS, COLOURS, SHAPES, TEXTURES, Scene, SceneObject, draw, place
 from cast.mini.world import render_scene as render
 from cast.rng import numpy_generator
-from cast.scene_graph import PromptRecord, load_vocabulary, read_prompts, sample_prompts
+from cast.scene_graph import (
+    Entity,
+    PromptRecord,
+    Relation,
+    SceneGraph,
+    load_vocabulary,
+    read_prompts,
+    render_prompt,
+    sample_prompts,
+)
 
+ATTRIBUTES = (*COLOURS, *TEXTURES)
 EVALUATION_FILES = ("data/mini/benchmark.jsonl", "data/mini/development.jsonl")
 
 
@@ -48,6 +58,22 @@ def free_scene(rng: np.random.Generator) -> Scene:
         noun, colour = str(rng.choice(nouns, p=shares)), str(rng.choice(colours))
         objects.append(place(noun, colour, texture, cell, rng))
     return draw(objects, 0.93 + rng.uniform(-0.03, 0.03))
+
+
+def touching_scene(rng: np.random.Generator) -> tuple[PromptRecord, Scene]:
+    """Two objects that touch, perhaps beside others, and the prompt that asks for it."""
+    while True:
+        graph = _touching_graph(rng)
+        if graph.canonical() not in evaluation_graphs():
+            return render_prompt(graph, load_vocabulary("shapes")), render(graph, rng)
+
+
+def _touching_graph(rng: np.random.Generator) -> SceneGraph:
+    nouns = rng.choice(SHAPES, 3, replace=False)
+    words = [str(w) if rng.random() < 0.6 else None for w in rng.choice(ATTRIBUTES, 3)]
+    counts = (1, 1, int(rng.integers(1, 4)))
+    entities = tuple(Entity(str(n), c, w) for n, c, w in zip(nouns, counts, words, strict=True))
+    return SceneGraph(entities[: rng.integers(2, 4)], (Relation(0, "touching", 1),))
 
 
 def to_tensor(images: list[np.ndarray]) -> Tensor:

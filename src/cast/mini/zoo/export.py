@@ -7,21 +7,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import diffusers
-import torch
 from torch import nn
 
 from cast.manifest import write_entry
 from cast.mini.zoo.loop import LoopConfig
 
 LIBRARIES = ("torch", "diffusers", "transformers", "tokenizers", "numpy")
-
-
-def round_weights(module: nn.Module) -> None:
-    """Round to bfloat16's grid: half the bytes on disk; computation stays in float32."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(parameter.bfloat16().float())
 
 
 def save_folder(target: Path, save: Any) -> None:
@@ -65,8 +56,3 @@ def enter(
 def parameters(*modules: nn.Module) -> int:
     """Number of weights."""
     return sum(p.numel() for module in modules for p in module.parameters())
-
-
-def quiet(pipe: diffusers.DiffusionPipeline) -> None:
-    """No progress bar for each of a thousand small images."""
-    pipe.set_progress_bar_config(disable=True)

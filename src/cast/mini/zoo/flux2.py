@@ -23,12 +23,12 @@ from transformers import Mistral3Config, Mistral3ForConditionalGeneration
 
 from cast.io import write_safetensors
 from cast.mini.world import COLOURS, SHAPES
-from cast.mini.zoo import data, vae
+from cast.mini.zoo import data, export, vae
 from cast.mini.zoo.loop import LoopConfig, Losses, Trainer
 from cast.mini.zoo.text import mistral_tokenizer
 from cast.rng import numpy_generator, torch_generator
 
-CONFIG = LoopConfig(steps=16000, batch=32, decay_share=0.35, ema=0.9995)
+CONFIG = LoopConfig(steps=7000, batch=32, decay_share=0.4, ema=0.9995, checkpoint_every=100)
 TEXT_LAYERS = (1, 2, 3)  # hidden states joined to the prompt's embedding, as 10, 20, 30 in the big
 TEXT_TOKENS = 20  # the longest prompt has 17, and two marks
 SHARD = 8192  # scenes a file of cached latents
@@ -218,3 +218,23 @@ def train(
     losses = trainer.run(loss)
     trainer.load_average()
     return pipe, losses
+
+
+def save(pipe: Flux2Pipeline, folder: Path) -> None:
+    """Write a `from_pretrained` folder; text encoder and transformer in bfloat16."""
+
+    def write(target: Path) -> None:
+        for module in (pipe.text_encoder, pipe.transformer):
+            module.bfloat16()
+        pipe.save_pretrained(target)
+        for module in (pipe.text_encoder, pipe.transformer):
+            module.float()
+
+    export.save_folder(folder, write)
+
+
+def load(folder: Path) -> Flux2Pipeline:
+    """The saved pipeline in float32, as every user loads it."""
+    pipe = Flux2Pipeline.from_pretrained(folder, torch_dtype=torch.float32)
+    pipe.set_progress_bar_config(disable=True)
+    return pipe

@@ -175,3 +175,8 @@ def unflatten_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
 
 def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+
+
+def stage_seconds(*folders: Path) -> float:
+    """Wall seconds that the stages in these folders took, over all their resumed runs."""
+    return sum(read_json(folder / "progress.json")["seconds"] for folder in folders)

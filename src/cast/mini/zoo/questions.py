@@ -3,19 +3,17 @@
 import numpy as np
 
 from cast.mini.facts import Facts, truths
-from cast.mini.world import COLOURS, SHAPES, TEXTURES, Scene, render_scene
+from cast.mini.world import SHAPES, Scene
 from cast.mini.zoo import data
 from cast.rng import numpy_generator
 from cast.scene_graph import (
     Entity,
-    PromptRecord,
     Relation,
     SceneGraph,
     load_vocabulary,
     render_prompt,
 )
 
-ATTRIBUTES = (*COLOURS, *TEXTURES)
 RELATIONS = ("to the left of", "to the right of", "above", "below", "touching")
 Question = tuple[str, str]  # probe, one-word answer
 
@@ -38,8 +36,8 @@ def questioned_scenes(
         if kind > 0.6:
             scene, caption = data.free_scene(rng), None
         elif kind > 0.4:
-            record = render_prompt(_touching_graph(rng), load_vocabulary("shapes"))
-            scene, caption = render_scene(record.graph, rng), record.prompt
+            record, scene = data.touching_scene(rng)
+            caption = record.prompt
         facts = Facts(scene.objects, scene.touching)
         result.append((scene, caption, questions(facts, rng, per_image)))
     return result
@@ -53,7 +51,7 @@ def questions(facts: Facts, rng: np.random.Generator, n: int) -> list[Question]:
     found: list[Question] = []
     skills: set[str] = set()
     while len(found) < n:
-        record = render_prompt(_graph(facts, rng), load_vocabulary("shapes"))
+        record = render_prompt(sample_graph_about(facts, rng), load_vocabulary("shapes"))
         for k in rng.permutation(len(record.atoms)):
             atom, holds = record.atoms[k], bool(truths(facts, record)[k])
             key = atom.skill if atom.skill != "verb" else "position"
@@ -69,7 +67,7 @@ def questions(facts: Facts, rng: np.random.Generator, n: int) -> list[Question]:
     return found[:n]
 
 
-def _graph(facts: Facts, rng: np.random.Generator) -> SceneGraph:
+def sample_graph_about(facts: Facts, rng: np.random.Generator) -> SceneGraph:
     """Two entities and a relation that may or may not hold in the image."""
     nouns = _nouns(facts, rng)
     entities = tuple(
@@ -101,17 +99,4 @@ def _attribute(facts: Facts, noun: str, rng: np.random.Generator) -> str:
     if pool and kind < 0.8:
         item = pool[rng.integers(len(pool))]
         return item.texture if item.texture and rng.random() < 0.5 else item.colour
-    return str(rng.choice(ATTRIBUTES))
-
-
-def _touching_graph(rng: np.random.Generator) -> SceneGraph:
-    nouns = rng.choice(SHAPES, 3, replace=False)
-    words = [str(w) if rng.random() < 0.6 else None for w in rng.choice(ATTRIBUTES, 3)]
-    counts = (1, 1, int(rng.integers(1, 4)))
-    entities = tuple(Entity(str(n), c, w) for n, c, w in zip(nouns, counts, words, strict=True))
-    return SceneGraph(entities[: rng.integers(2, 4)], (Relation(0, "touching", 1),))
-
-
-def held_out(seed: int, n: int) -> list[tuple[PromptRecord, Scene]]:
-    """Scenes of prompts that training never sees, for measuring accuracy."""
-    return data.scenes(seed, "zoo/held-out", 0, n)
+    return str(rng.choice(data.ATTRIBUTES))

@@ -1,5 +1,6 @@
 """The autoencoder of mini-flux2: 64x64 pixels to 16x16x4 latents, packed to 64 tokens of 16."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -12,6 +13,9 @@ from cast.rng import numpy_generator, torch_generator
 
 CONFIG = LoopConfig(
     steps=2600, batch=8, learning_rate=2e-3, warmup=50, decay_share=0.4, weight_decay=0.0, ema=0.995
+)
+TOUCHING = LoopConfig(
+    steps=700, batch=8, learning_rate=1e-3, warmup=50, decay_share=0.6, weight_decay=0.0, ema=0.99
 )
 FIGURE_WEIGHT = 6.0  # objects cover a sixth of the pixels; unweighted, their colours come last
 
@@ -32,19 +36,30 @@ def build() -> AutoencoderKLFlux2:
         )
 
 
-def batch(config: LoopConfig, step: int) -> Tensor:
-    """Free scenes, [B, 3, 64, 64] in -1..1."""
-    rng = numpy_generator(config.seed, "zoo/vae", step)
-    return data.to_tensor([data.free_scene(rng).image for _ in range(config.batch)])
+def batch(config: LoopConfig, step: int, touching: bool = False) -> Tensor:
+    """Free scenes, [B, 3, 64, 64] in -1..1; with `touching`, every other one has a contact."""
+    rng = numpy_generator(config.seed, "zoo/vae/touching" if touching else "zoo/vae", step)
+    scenes = [
+        data.touching_scene(rng)[1] if touching and i % 2 else data.free_scene(rng)
+        for i in range(config.batch)
+    ]
+    return data.to_tensor([scene.image for scene in scenes])
 
 
-def train(folder: Path, config: LoopConfig = CONFIG) -> tuple[AutoencoderKLFlux2, dict]:
-    """Train, then set the latent statistics that the pipeline's normalisation reads."""
+def train(folder: Path) -> AutoencoderKLFlux2:
+    """Train on free scenes, then on contacts too; then set the pipeline's latent statistics."""
     vae = build().to(memory_format=torch.channels_last)  # a quarter faster on a CPU
-    trainer = Trainer(nn.ModuleDict({"vae": vae}), config, folder, muon=False)
+    for stage, config in (("free", CONFIG), ("touching", TOUCHING)):
+        trainer = Trainer(nn.ModuleDict({"vae": vae}), config, folder / stage, muon=False)
+        trainer.run(_loss(vae, config, touching=stage == "touching"))
+        trainer.load_average()
+    set_latent_statistics(vae)
+    return vae.eval().requires_grad_(False)
 
+
+def _loss(vae: AutoencoderKLFlux2, config: LoopConfig, touching: bool) -> Callable[[int], Losses]:
     def loss(step: int) -> Losses:
-        images = batch(config, step)
+        images = batch(config, step, touching)
         posterior = vae.encode(images).latent_dist
         ground = images[:, :, :1, :1]  # no object reaches the corner
         figure = ((images - ground).abs().amax(1, keepdim=True) > 0.05).float()
@@ -57,16 +72,13 @@ def train(folder: Path, config: LoopConfig = CONFIG) -> tuple[AutoencoderKLFlux2
             "kl": 1e-6 * posterior.kl().mean(),
         }
 
-    losses = trainer.run(loss)
-    trainer.load_average()
-    set_latent_statistics(vae, config)
-    return vae.eval().requires_grad_(False), losses
+    return loss
 
 
 @torch.no_grad()
-def set_latent_statistics(vae: AutoencoderKLFlux2, config: LoopConfig) -> None:
-    """Mean and variance of patchified latents over 2,048 scenes; no training ever sets them."""
-    latents = torch.cat([patchify(vae, batch(config, 10**6 + i)) for i in range(128)])
+def set_latent_statistics(vae: AutoencoderKLFlux2) -> None:
+    """Mean and variance of patchified latents over 1,024 scenes; no training ever sets them."""
+    latents = torch.cat([patchify(vae, batch(CONFIG, 10**6 + i, i % 4 == 0)) for i in range(128)])
     vae.bn.running_mean.copy_(latents.mean((0, 2, 3)))
     vae.bn.running_var.copy_(latents.var((0, 2, 3)))
 

@@ -5,6 +5,7 @@ everything learns to answer, packed as the verifier packs: image first, turns be
 see each other. The dense labels stay on as a helper; the readout is thrown away afterwards.
 """
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from transformers import Qwen2VLImageProcessorPil, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
 from cast.mini.world import COLOURS, SHAPES, TEXTURES, Scene
-from cast.mini.zoo import data, questions
+from cast.mini.zoo import data, export, questions
 from cast.mini.zoo.loop import LoopConfig, Losses, Trainer
 from cast.mini.zoo.text import QWEN_SPECIAL, qwen_tokenizer
 from cast.rng import numpy_generator, torch_generator
@@ -23,7 +24,9 @@ from cast.verifier.segments import Segmenter
 from cast.verifier.shared_prefix import ImagePatches, preprocess, stack
 
 VISION = LoopConfig(steps=600, batch=32, learning_rate=1.5e-3, decay_share=0.0, ema=0.99)
-ANSWERS = LoopConfig(steps=12000, batch=24, learning_rate=1e-3, decay_share=0.35)
+ANSWERS = LoopConfig(
+    steps=3000, batch=24, learning_rate=1e-3, decay_share=0.35, ema=0.998, checkpoint_every=50
+)
 PER_IMAGE = 8
 LABELS = (len(SHAPES) + 1, len(COLOURS) + 1, len(TEXTURES) + 1)
 
@@ -243,3 +246,14 @@ def _mask(owner: Tensor, prefix: int) -> Tensor:
     sees = same | (owner == -2)[:, None, :]
     causal = torch.ones(size, size, dtype=torch.bool).tril()
     return (sees & causal)[:, None]
+
+
+def save(stage: Stage, folder: Path) -> None:
+    """Write model, tokenizer and image processor as one `from_pretrained` folder, in bfloat16."""
+
+    def write(target: Path) -> None:
+        qwen_tokenizer().save_pretrained(target)
+        stage.processor.save_pretrained(target)
+        copy.deepcopy(stage.model).bfloat16().save_pretrained(target)
+
+    export.save_folder(folder, write)
