@@ -63,7 +63,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def as_written(value: Any) -> Any:
-    """Settings of Snakemake's command line, whose nested numbers arrive as text, as YAML has them."""
+    """Settings of Snakemake's command line: nested numbers arrive as text; as YAML has them."""
     if isinstance(value, dict):
         return {key: as_written(below) for key, below in value.items()}
     if isinstance(value, list):

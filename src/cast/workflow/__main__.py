@@ -97,7 +97,7 @@ def _run(config: CastConfig, chosen: argparse.Namespace, root: Path) -> int:
     finally:
         ended.set()
     if code:
-        print("".join(lines[-SHOWN:]), file=sys.stderr)
+        print(progress.reasons() or "".join(lines[-SHOWN:]), file=sys.stderr)
         print(f"Failed after {clock(_elapsed(progress))}; the whole log: {log}", file=sys.stderr)
         return code
     made = " ".join(chosen.targets) or f"{config.figures}/table1.pdf"

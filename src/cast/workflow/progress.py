@@ -58,6 +58,7 @@ class Progress:
         self.planned: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
         self.running: dict[str, Job] = {}
+        self.failed: list[Job] = []
         self.start = time.monotonic()
         self._stats = False
         self._job: Job | None = None
@@ -71,11 +72,14 @@ class Progress:
             self._count(text)
         elif match := re.fullmatch(r"(?:local)?rule (\w+):", text):
             self._job = Job(match[1])
+        elif match := re.fullmatch(r"Error in rule (\w+):", text):
+            self._job = Job(match[1])
+            self.failed.append(self._job)
         elif self._job is not None and text.startswith("log: "):
-            self._job.log = text.removeprefix("log: ").split(", ")[-1]
+            self._job.log = text.removeprefix("log: ").split(" (")[0].split(", ")[-1]
         elif self._job is not None and text.startswith("wildcards: "):
             self._job.name = ", ".join(re.findall(r"=([^,]+)", text))
-        elif self._job is not None and text.startswith("jobid: "):
+        elif self._job is not None and text.startswith("jobid: ") and not self.failed:
             self.running[text.removeprefix("jobid: ")] = self._job
         elif match := re.match(r"Finished jobid: (\d+) \(Rule: (\w+)\)", text):
             self.done[match[2]] += 1
@@ -104,6 +108,16 @@ class Progress:
         doing = ", ".join(f"{self._label(job)} {fraction:.0%}" for job, fraction in jobs)
         share = done / total if total else 0.0
         return f"{clock(elapsed)}  {share:4.0%}, about {spoken(left)} left: {doing or 'planning'}"
+
+    def reasons(self, lines: int = 12) -> str:
+        """Why jobs failed: the last lines of each one's own log."""
+        parts = []
+        for job in self.failed:
+            last = _tail(Path(job.log)).rstrip().splitlines()[-lines:] if job.log else []
+            parts.append(
+                "\n".join([f"{job.rule} failed; the end of {job.log or 'no log'}:", *last])
+            )
+        return "\n".join(parts)
 
     def _cost(self, rule: str) -> float:
         return self.seconds.get(rule, self.default)
