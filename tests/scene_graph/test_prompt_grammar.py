@@ -54,7 +54,7 @@ def test_spans_cut_out_the_words_of_their_atom(case, english):
             assert ([first], []) == (own, about)
             continue
         else:
-            assert first == relations[atom.entities]
+            assert first == relations[atom.entities[0], atom.entities[1]]
         assert about == own
         assert all(word in atom.probe for word in own if atom.skill != "count")
 
@@ -96,7 +96,7 @@ def test_dependencies_point_at_the_existence_of_the_same_entities(case):
 
 @given(ANY, st.randoms(use_true_random=False))
 def test_canonical_key_ignores_order_and_nothing_else(case, random):
-    words, graph = case
+    _, graph = case
     order = list(range(len(graph.entities)))
     random.shuffle(order)
     place = {old: new for new, old in enumerate(order)}

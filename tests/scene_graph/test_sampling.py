@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from cast.errors import CastError
 from cast.scene_graph import (
     Mix,
+    Skill,
     is_excluded,
     paraphrases,
     parse_prompt,
@@ -93,7 +94,7 @@ def test_the_mix_is_met_when_nothing_is_fixed():
 
 
 def test_required_skills_are_there():
-    need = frozenset({"verb", "position", "attribute"})
+    need: frozenset[Skill] = frozenset({"verb", "position", "attribute"})
     for record in sample_prompts(SHAPES, 0, 40, (6, 9), require=need):
         assert need <= {atom.skill for atom in record.atoms}
 

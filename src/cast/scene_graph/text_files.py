@@ -28,10 +28,10 @@ def read_lines(path: str | Path, windows: bool = False) -> Iterator[tuple[int, s
     UTF-8, a byte order mark, NUL bytes, and Windows line ends unless `windows`.
     """
     path = Path(path)
-    if path.is_dir():
-        raise fault(path, None, "is a folder; give the file.")
     try:
         file = path.open("rb")
+    except IsADirectoryError as error:
+        raise fault(path, None, "is a folder; give the file.") from error
     except FileNotFoundError as error:
         raise fault(path, None, "there is no such file.") from error
     except OSError as error:
