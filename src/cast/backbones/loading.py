@@ -17,6 +17,7 @@ from huggingface_hub.errors import (
 
 from cast.config import BackboneConfig, is_local
 from cast.errors import CastError
+from cast.io import read_json
 from cast.paths import from_root
 
 
@@ -35,12 +36,20 @@ def load_pipeline(pipeline_class: Any, config: BackboneConfig) -> Any:
             f"config/backbones/{config.name}.yaml: path: {config.path!r} holds no pipeline "
             "(no model_index.json); place its folder there, or give a hub id."
         )
-    return _load(pipeline_class, folder, config, dtype)
+    return _load(pipeline_class, folder, config, dtype, **_left_out(folder))
 
 
-def _load(pipeline_class: Any, place: str | Path, config: BackboneConfig, dtype: Any) -> Any:
+def _left_out(folder: Path) -> dict[str, None]:
+    """Parts that a saved pipeline doesn't have (SD3 without T5): diffusers wants them named."""
+    index = read_json(folder / "model_index.json")
+    return {name: None for name, kind in index.items() if kind == [None, None]}
+
+
+def _load(
+    pipeline_class: Any, place: str | Path, config: BackboneConfig, dtype: Any, **parts: None
+) -> Any:
     try:
-        return pipeline_class.from_pretrained(place, torch_dtype=dtype)
+        return pipeline_class.from_pretrained(place, torch_dtype=dtype, **parts)
     except (OSError, ValueError, RuntimeError) as error:
         raise CastError(explain(error, config)) from error
 

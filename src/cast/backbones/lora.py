@@ -106,15 +106,21 @@ def _has_gradient(parameter: torch.Tensor) -> bool:
 
 @contextmanager
 def disabled(transformer: Any) -> Iterator[None]:
-    """Switch the adapter off inside the block; without one the transformer is the base already."""
+    """Switch the adapter off inside the block; without one the transformer is the base already.
+
+    What trains and what doesn't is the same afterwards: peft freezes and unfreezes on the way.
+    """
     if not bound_modules(transformer):
         yield
         return
+    trains = {parameter: parameter.requires_grad for parameter in transformer.parameters()}
     transformer.disable_adapters()
     try:
         yield
     finally:
         transformer.enable_adapters()
+        for parameter, flag in trains.items():
+            parameter.requires_grad_(flag)
 
 
 def save_lora(pipeline: Any, folder: str | Path, card: str | None) -> Path:
