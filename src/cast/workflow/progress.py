@@ -36,18 +36,20 @@ class Job:
     rule: str
     name: str = ""
     log: str = ""
+    seen: float = 0.0
 
     def fraction(self) -> float:
         """Done share by the last progress bar in its log; two bars in turn count half each."""
         text = _tail(Path(self.log)) if self.log else ""
         found = list(_BAR.finditer(text))
-        if not found:
-            return 0.0
-        done, total = map(int, found[-1].groups())
-        share = done / total if total else 0.0
-        if self.rule in ("evaluate", "hard_case"):
-            return 0.5 + share / 2 if "scoring" in text[: found[-1].start()] else share / 2
-        return share
+        if found:
+            done, total = map(int, found[-1].groups())
+            share = done / total if total else 0.0
+            if self.rule in ("evaluate", "hard_case"):
+                scoring = "scoring" in text[: found[-1].start()]
+                share = 0.5 + share / 2 if scoring else share / 2
+            self.seen = max(self.seen, share)
+        return self.seen
 
 
 class Progress:
