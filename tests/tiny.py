@@ -8,17 +8,18 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from cast.config import BackboneConfig, SamplingSection
-from cast.config.arms import WindowSection
 
 diffusers: Any = import_module("diffusers")
 transformers: Any = import_module("transformers")
 
 PROMPTS = ["a red circle", "two blue stars above a green cross and a heart", "a star", "six hearts"]
 WORDS = sorted({word for prompt in PROMPTS for word in prompt.split()})
+SPECIAL = ["<pad>", "<unk>", "<|im_start|>", "<|im_end|>"]
+VOCABULARY = len(SPECIAL) + len(WORDS) + 1
 SIZE = 32
 """Pixels; the VAEs scale by 4 and tokens are 2x2 latents, so an image has 4x4 tokens."""
 
@@ -31,10 +32,14 @@ CHAT_TEMPLATE = (
 
 
 def tokenizer(length: int) -> PreTrainedTokenizerFast:
-    """Whole words to ids, then `<end>`, which has the highest id (CLIP pools there)."""
-    vocabulary = {word: i for i, word in enumerate(["<pad>", "<unk>", *WORDS, "<end>"])}
+    """Words, signs and newlines to ids, then `<end>`, where CLIP pools.
+
+    It splits Qwen-Image's prompt template into as many tokens as the real one: 34 before the text.
+    """
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS, "<end>"])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words = Regex(r"\w+|\n|[^\w\s]")
+    backend.pre_tokenizer = pre_tokenizers.Split(words, behavior="removed", invert=True)
     backend.post_processor = processors.TemplateProcessing(
         single="$A <end>", special_tokens=[("<end>", vocabulary["<end>"])]
     )
@@ -43,25 +48,23 @@ def tokenizer(length: int) -> PreTrainedTokenizerFast:
         pad_token="<pad>",
         unk_token="<unk>",
         eos_token="<end>",
+        additional_special_tokens=SPECIAL[2:],
         model_max_length=length,
     )
     fast.chat_template = CHAT_TEMPLATE
     return fast
 
 
-VOCABULARY = len(WORDS) + 3
-
-
 @torch.no_grad()
 def randomised(model: Any, seed: int = 0) -> Any:
     """Random weights everywhere, so that no zero-initialised layer hides a mistake."""
     generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
         drawn = torch.randn(parameter.shape, generator=generator)
         if parameter.ndim > 1:
             parameter.copy_(drawn * parameter[0].numel() ** -0.5)
         else:
-            parameter.add_(0.05 * drawn)
+            parameter.copy_(0.05 * drawn + (0.0 if name.endswith("bias") else 1.0))
     return model.eval()
 
 
@@ -132,25 +135,183 @@ def flux2(guidance: bool = True) -> Any:
     )
 
 
-PIPELINES = {"flux2": flux2}
-
-
-def backbone_config(family: Any, guidance: float | None, **more: Any) -> BackboneConfig:
-    """The config of a tiny backbone; text settings fit the tiny encoders."""
-    text: dict[str, Any] = {"max_text_tokens": 12}
-    if family == "flux2":
-        text["text_layers"] = (1, 2, 3)
-    return BackboneConfig(
-        name=f"tiny-{family.replace('_', '-')}",
-        family=family,
-        path=f"models/tiny/{family}",
-        dtype="float32",
-        guidance=guidance,
-        noise_level=0.7,
-        window=WindowSection(low=0, high=4, steps=6),
-        licence="Apache-2.0",
-        **(text | more),
+def clip_text(projection: bool, seed: int) -> Any:
+    settings = transformers.CLIPTextConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=12,
+        projection_dim=16,
+        eos_token_id=VOCABULARY - 1,
+        bos_token_id=0,
+        pad_token_id=0,
     )
+    kind = transformers.CLIPTextModelWithProjection if projection else transformers.CLIPTextModel
+    return randomised(kind(settings), seed)
+
+
+def t5_text(hidden: int, seed: int) -> Any:
+    settings = transformers.T5Config(
+        vocab_size=VOCABULARY, d_model=hidden, d_kv=8, d_ff=32, num_layers=2, num_heads=2
+    )
+    return randomised(transformers.T5EncoderModel(settings), seed)
+
+
+def flux1(guidance: bool = True) -> Any:
+    transformer = diffusers.FluxTransformer2DModel(
+        in_channels=16,
+        num_layers=2,
+        num_single_layers=3,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=16,
+        pooled_projection_dim=16,
+        axes_dims_rope=(4, 6, 6),
+        guidance_embeds=guidance,
+    )
+    return diffusers.FluxPipeline(
+        scheduler=scheduler(use_dynamic_shifting=True),
+        vae=kl_autoencoder(),
+        text_encoder=clip_text(False, 2),
+        tokenizer=tokenizer(12),
+        text_encoder_2=t5_text(16, 4),
+        tokenizer_2=tokenizer(12),
+        transformer=randomised(transformer, 3),
+    )
+
+
+def sd3(dual_attention: bool = False) -> Any:
+    transformer = diffusers.SD3Transformer2DModel(
+        sample_size=16,
+        patch_size=2,
+        in_channels=4,
+        out_channels=4,
+        num_layers=3,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=32,
+        caption_projection_dim=32,
+        pooled_projection_dim=32,
+        pos_embed_max_size=16,
+        qk_norm="rms_norm",
+        dual_attention_layers=(0,) if dual_attention else (),
+    )
+    return diffusers.StableDiffusion3Pipeline(
+        scheduler=scheduler(shift=3.0),
+        vae=kl_autoencoder(),
+        text_encoder=clip_text(True, 2),
+        tokenizer=tokenizer(12),
+        text_encoder_2=clip_text(True, 4),
+        tokenizer_2=tokenizer(12),
+        text_encoder_3=None,
+        tokenizer_3=None,
+        transformer=randomised(transformer, 3),
+    )
+
+
+def qwen_image() -> Any:
+    vae = diffusers.AutoencoderKLQwenImage(
+        base_dim=8,
+        z_dim=4,
+        dim_mult=[1, 2, 2],
+        num_res_blocks=1,
+        temperal_downsample=[False, False],
+        latents_mean=[0.1, -0.2, 0.3, 0.0],
+        latents_std=[1.1, 0.9, 1.3, 0.8],
+    )
+    text = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2], "rope_type": "default"},
+        "bos_token_id": 0,
+        "eos_token_id": VOCABULARY - 1,
+    }
+    vision = {"depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 32}
+    text_encoder = transformers.Qwen2_5_VLForConditionalGeneration(
+        transformers.Qwen2_5_VLConfig(
+            text_config=text, vision_config=vision | {"out_hidden_size": 16}
+        )
+    )
+    transformer = diffusers.QwenImageTransformer2DModel(
+        in_channels=16,
+        out_channels=4,
+        num_layers=2,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=16,
+        axes_dims_rope=(4, 6, 6),
+    )
+    return diffusers.QwenImagePipeline(
+        scheduler=scheduler(use_dynamic_shifting=True),
+        vae=randomised(vae),
+        text_encoder=randomised(text_encoder, 2),
+        tokenizer=tokenizer(1024),
+        transformer=randomised(transformer, 3),
+    )
+
+
+def z_image() -> Any:
+    text_encoder = transformers.Qwen3Model(
+        transformers.Qwen3Config(
+            vocab_size=VOCABULARY,
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=3,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=8,
+        )
+    )
+    transformer = diffusers.ZImageTransformer2DModel(
+        in_channels=4,
+        dim=32,
+        n_layers=2,
+        n_refiner_layers=1,
+        n_heads=2,
+        n_kv_heads=2,
+        cap_feat_dim=16,
+        axes_dims=[4, 6, 6],
+        axes_lens=[128, 32, 32],
+    )
+    return diffusers.ZImagePipeline(
+        scheduler=scheduler(shift=3.0),
+        vae=kl_autoencoder(),
+        text_encoder=randomised(text_encoder, 2),
+        tokenizer=tokenizer(12),
+        transformer=randomised(transformer, 3),
+    )
+
+
+PIPELINES = {
+    "flux2": flux2,
+    "flux1": flux1,
+    "sd3": sd3,
+    "qwen_image": qwen_image,
+    "z_image": z_image,
+}
+
+
+def backbone_config(family: str, guidance: float | None, **more: Any) -> BackboneConfig:
+    """The config of a tiny backbone; text settings fit the tiny encoders."""
+    settings: dict[str, Any] = {
+        "name": f"tiny-{family.replace('_', '-')}",
+        "family": family,
+        "path": f"models/tiny/{family}",
+        "dtype": "float32",
+        "guidance": guidance,
+        "noise_level": 0.7,
+        "window": {"low": 0, "high": 4, "steps": 6},
+        "licence": "Apache-2.0",
+        "max_text_tokens": 12,
+        "text_layers": (1, 2, 3) if family == "flux2" else None,
+    }
+    return BackboneConfig(**(settings | more))
 
 
 def sampling(height: int = SIZE, width: int = SIZE, steps: int = 6) -> SamplingSection:
@@ -184,4 +345,9 @@ def call_arguments(
     arguments |= {"prompt": list(prompts), "max_sequence_length": 12}
     if family == "flux2":
         arguments |= {"guidance_scale": guidance or 1.0, "text_encoder_out_layers": (1, 2, 3)}
+    elif family == "qwen_image":
+        negative = None if guidance is None else [" "] * len(prompts)
+        arguments |= {"true_cfg_scale": guidance or 1.0, "negative_prompt": negative}
+    else:  # 1 is no guidance everywhere but in Z-Image, where it is 0
+        arguments |= {"guidance_scale": guidance or (0.0 if family == "z_image" else 1.0)}
     return arguments

@@ -15,8 +15,24 @@ from cast.flow import rollout
 
 LORA = LoraSection(rank=4, alpha=12.0)
 
-BOUND = {"flux2": 2 * 8 + 3 * 2}
+BOUND = {
+    "flux2": 2 * 8 + 3 * 2,  # double and single blocks
+    "flux1": 2 * 8 + 3 * 4,
+    "sd3": 3 * 8 - 1,  # the last block has no text output
+    "qwen_image": 2 * 8,
+    "z_image": (1 + 1 + 2) * 4,
+}
 """Modules bound in the tiny transformers, counted by hand from their architectures."""
+
+LAST_TEXT = {"transformer_blocks.1.attn.add_q_proj", "transformer_blocks.1.attn.to_add_out"}
+EXCEPTIONS = {
+    "flux2": set(),
+    "flux1": set(),
+    "sd3": {"transformer_blocks.2.attn.add_q_proj"},
+    "qwen_image": LAST_TEXT,
+    "z_image": set(),
+}
+"""Projections of the last block's text stream, whose output nothing reads."""
 
 
 def velocity(backbone: Any, seed: int = 0, batch: int = 2):
@@ -83,8 +99,10 @@ def test_each_tensor_gets_a_gradient_but_for_the_listed_exceptions(family):
     assert silent < set(names)
 
 
-EXCEPTIONS: dict[str, set[str]] = {"flux2": set()}
-"""Projections of the last block's text stream, whose output nothing reads."""
+def test_dual_attention_blocks_are_bound_too():
+    """As in SD3.5-medium: the extra attention has four projections of its own."""
+    backbone = tiny.backbone("sd3", None, pipeline=tiny.sd3(dual_attention=True))
+    assert len(backbone.add_lora(LORA)) == BOUND["sd3"] + 4
 
 
 def test_a_module_without_gradient_stops_the_training():
@@ -161,6 +179,9 @@ def test_stock_diffusers_reproduces_our_images_from_the_file(family, tmp_path):
     assert len(reloaded.load_lora(tmp_path)) == BOUND[family]
     with torch.no_grad():
         assert torch.equal(velocity(reloaded), velocity(ours))
+        with reloaded.reference():
+            assert torch.equal(velocity(reloaded), velocity(tiny.backbone(family, 4.0)))
+    assert not reloaded.trainable_parameters()
 
 
 def test_the_model_card_names_base_licence_run_and_ledger(tmp_path):
