@@ -78,18 +78,18 @@ def pack(segments: Sequence[Sequence[int]], device: torch.device) -> Packed:
 
 
 def preprocess(
-    images: Sequence[Image.Image], processor: Qwen2VLImageProcessorPil
+    images: Sequence[Image.Image], processor: Qwen2VLImageProcessorPil, name: str = ""
 ) -> list[ImagePatches]:
     """Patches of each image, one entry an image; `CastError` naming an image it can't take."""
     merge = int(processor.merge_size)
     result = []
     for index, image in enumerate(images):
-        name = getattr(image, "filename", "") or f"image {index}"
         try:
             features = processor(images=[image], return_tensors="pt")
         except ValueError as error:
             raise CastError(
-                f"{name}: {image.width}x{image.height} px can't be read by the verifier ({error})."
+                f"{name or f'image {index}'}: {image.width}x{image.height} px can't be read by the "
+                f"verifier ({error})."
             ) from error
         _, rows, columns = features["image_grid_thw"][0].tolist()
         grid = (rows // merge, columns // merge)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
+from PIL import Image
 from torch import Tensor
 from transformers import Qwen2VLImageProcessorPil, Qwen3VLForConditionalGeneration
 
@@ -71,6 +72,10 @@ class Verifier:
         """
         model, tokenizer, processor = load_parts(config.path, config.dtype, device)
         return cls(model, Segmenter(tokenizer), processor, config.answers, config.heatmap, batch)
+
+    def check_image(self, image: Image.Image, name: str) -> None:
+        """`CastError` naming an image whose size the image processor refuses."""
+        preprocess([image], self.image_processor, name)
 
     def score(
         self, images: Images, record: PromptRecord, mode: AnswerMode | None = None
