@@ -65,9 +65,9 @@ def test_mismatches_name_both_values(changes, words):
 
 
 def test_settings_may_differ_in_the_method_only():
-    changed = copy.deepcopy(RUN) | {"method": {"name": "flow_grpo_g2"}}
+    changed: dict[str, Any] = copy.deepcopy(RUN) | {"method": {"name": "flow_grpo_g2"}}
     check_budgets(pair(), {"cast": RUN, "flow_grpo_g2": changed})
-    changed["training"]["learning_rate"] = 1e-3
+    changed["training"] = {"learning_rate": 1e-3, "kl": 0.0}
     with pytest.raises(CastError, match=r"training.learning_rate is 0.0003 for cast and 0.001"):
         check_budgets(pair(), {"cast": RUN, "flow_grpo_g2": changed})
 

@@ -13,7 +13,7 @@ MEANS = pd.DataFrame(
         200: [0.0, 0.4, 0.9, 0.5, 0.1],
         201: [1.0, 0.6, 0.5, 0.5, 0.1],
     },
-    index=["a", "b", "c", "d", "e"],
+    index=pd.Index(["a", "b", "c", "d", "e"], name="prompt_id"),
 )  # variances 0.5, 0.02, 0.08, 0, 0; means 0.5, 0.5, 0.7, 0.5, 0.1
 
 

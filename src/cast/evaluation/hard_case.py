@@ -58,8 +58,7 @@ def select_hard_case(means: pd.DataFrame, pool: int, keep: int) -> list[str]:
     table = pd.DataFrame(
         {"variance": means.var(axis=1, ddof=1).round(12), "mean": means.mean(axis=1).round(12)}
     )
-    table["prompt_id"] = table.index
-    table.index.name = None  # or sorting by the column of that name would be ambiguous
+    table = table.rename_axis("prompt_id").reset_index()
     varied = table.sort_values(["variance", "prompt_id"], ascending=[False, True]).head(pool)
     return varied.sort_values(["mean", "prompt_id"]).head(keep)["prompt_id"].tolist()
 

@@ -5,3 +5,24 @@ figure5, figure6, claims) from what the workflow left under `results/{world}` an
 below `config.figures`: tables as `.pdf` (typst), `.tex` and `.csv`, figures as `.pdf`, `.png`
 and `.csv`. Regenerating from the same results gives the same bytes.
 """
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cast.config import CastConfig
+from cast.errors import CastError, nearest
+from cast.figures import table1
+from cast.paths import from_root
+
+ITEMS: dict[str, Callable[[CastConfig, Path], list[Path]]] = {
+    "table1": table1.make,
+}
+
+
+def make(item: str, config: CastConfig) -> list[Path]:
+    """Make one artefact of the config's world; returns the files that were written."""
+    if item not in ITEMS:
+        raise CastError(
+            f"figures: there is no {item!r}; known: {', '.join(ITEMS)}.{nearest(item, ITEMS)}"
+        )
+    return ITEMS[item](config, from_root(config.figures) / item)
