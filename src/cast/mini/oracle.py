@@ -78,11 +78,16 @@ def _components(pixels: np.ndarray) -> list[np.ndarray]:
     figure = np.abs(pixels - np.median(border, axis=0)).max(-1) > 0.35
     filled = ndimage.binary_fill_holes(figure)
     interior = filled & (pixels.max(-1) > 0.45)
-    labels, count = ndimage.label(interior)
-    sizes = ndimage.sum_labels(interior, labels, np.arange(count + 1))
+    labels = np.zeros(interior.shape, dtype=np.int32)
+    ndimage.label(interior, output=labels)
+    sizes = np.bincount(labels.ravel())
     labels[sizes[labels] < 6] = 0
     # The outline goes to the nearest interior, so thin tips come back to their shape.
-    distance, nearest = ndimage.distance_transform_edt(labels == 0, return_indices=True)
+    distance = np.zeros(labels.shape)
+    nearest = np.zeros((2, *labels.shape), dtype=np.int32)
+    ndimage.distance_transform_edt(
+        labels == 0, return_indices=True, distances=distance, indices=nearest
+    )
     owner = np.where(filled & (distance < 3.5), labels[nearest[0], nearest[1]], 0)
     masks = [owner == label for label in np.unique(owner[owner > 0])]
     return [mask for mask in masks if mask.sum() >= MIN_AREA]
@@ -146,7 +151,7 @@ def _fill(pixels: np.ndarray, mask: np.ndarray, found: SceneObject) -> SceneObje
         return replace(found, colour=colour)
     white = values.min(-1)
     ground = strong.min()
-    errors = {None: ((white - ground) ** 2).mean()}
+    errors: dict[str | None, float] = {None: ((white - ground) ** 2).mean()}
     for texture in TEXTURES:
         share = whiteness(texture, x[inside], y[inside])
         errors[texture] = ((white - ground * (1 - share) - 0.98 * share) ** 2).mean()

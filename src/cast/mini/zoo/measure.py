@@ -1,10 +1,10 @@
 """How good a model of the zoo is, by the truth that the mini world knows."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from diffusers import DiffusionPipeline
 
 from cast.mini import oracle
 from cast.mini.facts import Facts, truths
@@ -47,7 +47,7 @@ def oracle_accuracy(images: np.ndarray, records: Sequence[PromptRecord]) -> dict
 
 @torch.no_grad()
 def generate(
-    pipe: DiffusionPipeline, prompts: Sequence[str], seed: int, batch: int = 32, **arguments: object
+    pipe: Any, prompts: Sequence[str], seed: int, batch: int = 32, **arguments: object
 ) -> np.ndarray:
     """Images uint8 [N, 64, 64, 3]; the noise of image i depends on (seed, i) alone."""
     images = []

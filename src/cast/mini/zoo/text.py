@@ -6,6 +6,7 @@ words do; digits stay single, so `" 3"` is a space and a digit, as in Qwen's.
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
@@ -90,9 +91,8 @@ def mistral_tokenizer() -> PreTrainedTokenizerFast:
 def qwen_tokenizer() -> Qwen2Tokenizer:
     """The real `Qwen2Tokenizer` class with a small vocabulary and Qwen's special tokens."""
     model = json.loads(_train(QWEN_SPECIAL).to_str())["model"]
-    tokenizer = Qwen2Tokenizer(
-        vocab=model["vocab"], merges=[tuple(merge) for merge in model["merges"]]
-    )
+    merges: Any = [tuple(merge) for merge in model["merges"]]
+    tokenizer = Qwen2Tokenizer(vocab=model["vocab"], merges=merges)
     tokenizer.add_special_tokens({"additional_special_tokens": list(QWEN_SPECIAL[1:])})
     tokenizer.chat_template = QWEN_TEMPLATE
     return tokenizer

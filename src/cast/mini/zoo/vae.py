@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
-from diffusers import AutoencoderKLFlux2
+from diffusers.models.autoencoders.autoencoder_kl_flux2 import AutoencoderKLFlux2
 from torch import Tensor, nn
 
 from cast.mini.zoo import data
@@ -20,8 +21,8 @@ TOUCHING = LoopConfig(
 FIGURE_WEIGHT = 6.0  # objects cover a sixth of the pixels; unweighted, their colours come last
 
 
-def build() -> AutoencoderKLFlux2:
-    """An untrained autoencoder of 0.23M parameters, weights from a fixed seed."""
+def build() -> Any:
+    """An untrained `AutoencoderKLFlux2` of 0.23M parameters, weights from a fixed seed."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return AutoencoderKLFlux2(
@@ -46,7 +47,7 @@ def batch(config: LoopConfig, step: int, touching: bool = False) -> Tensor:
     return data.to_tensor([scene.image for scene in scenes])
 
 
-def train(folder: Path) -> AutoencoderKLFlux2:
+def train(folder: Path) -> Any:
     """Train on free scenes, then on contacts too; then set the pipeline's latent statistics."""
     vae = build().to(memory_format=torch.channels_last)  # a quarter faster on a CPU
     for stage, config in (("free", CONFIG), ("touching", TOUCHING)):
@@ -57,7 +58,7 @@ def train(folder: Path) -> AutoencoderKLFlux2:
     return vae.eval().requires_grad_(False)
 
 
-def _loss(vae: AutoencoderKLFlux2, config: LoopConfig, touching: bool) -> Callable[[int], Losses]:
+def _loss(vae: Any, config: LoopConfig, touching: bool) -> Callable[[int], Losses]:
     def loss(step: int) -> Losses:
         images = batch(config, step, touching)
         posterior = vae.encode(images).latent_dist
@@ -76,14 +77,14 @@ def _loss(vae: AutoencoderKLFlux2, config: LoopConfig, touching: bool) -> Callab
 
 
 @torch.no_grad()
-def set_latent_statistics(vae: AutoencoderKLFlux2) -> None:
+def set_latent_statistics(vae: Any) -> None:
     """Mean and variance of patchified latents over 1,024 scenes; no training ever sets them."""
     latents = torch.cat([patchify(vae, batch(CONFIG, 10**6 + i, i % 4 == 0)) for i in range(128)])
     vae.bn.running_mean.copy_(latents.mean((0, 2, 3)))
     vae.bn.running_var.copy_(latents.var((0, 2, 3)))
 
 
-def patchify(vae: AutoencoderKLFlux2, images: Tensor) -> Tensor:
+def patchify(vae: Any, images: Tensor) -> Tensor:
     """Latent means [B, 16, 8, 8] of images [B, 3, 64, 64], before normalisation."""
     latents = vae.encode(images).latent_dist.mode()
     b, c, h, w = latents.shape
@@ -91,7 +92,7 @@ def patchify(vae: AutoencoderKLFlux2, images: Tensor) -> Tensor:
     return latents.permute(0, 1, 3, 5, 2, 4).reshape(b, 4 * c, h // 2, w // 2)
 
 
-def encode(vae: AutoencoderKLFlux2, images: Tensor) -> Tensor:
+def encode(vae: Any, images: Tensor) -> Tensor:
     """Normalised, packed latents [B, 64, 16], as the pipeline's transformer sees them."""
     latents = patchify(vae, images)
     mean = vae.bn.running_mean[:, None, None]

@@ -7,6 +7,7 @@ see each other. The dense labels stay on as a helper; the readout is thrown away
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from cast.verifier.shared_prefix import ImagePatches, preprocess, stack
 
 VISION = LoopConfig(steps=600, batch=32, learning_rate=1.5e-3, decay_share=0.0, ema=0.99)
 ANSWERS = LoopConfig(
-    steps=3000, batch=24, learning_rate=1e-3, decay_share=0.35, ema=0.998, checkpoint_every=50
+    steps=2200, batch=24, learning_rate=1e-3, decay_share=0.4, ema=0.998, checkpoint_every=50
 )
 PER_IMAGE = 8
 LABELS = (len(SHAPES) + 1, len(COLOURS) + 1, len(TEXTURES) + 1)
@@ -34,7 +35,7 @@ LABELS = (len(SHAPES) + 1, len(COLOURS) + 1, len(TEXTURES) + 1)
 def build() -> Qwen3VLForConditionalGeneration:
     """An untrained model of about 1.7M parameters, weights from a fixed seed."""
     tokenizer = qwen_tokenizer()
-    ids = {token: tokenizer.convert_tokens_to_ids(token) for token in QWEN_SPECIAL}
+    ids: Any = {token: tokenizer.convert_tokens_to_ids(token) for token in QWEN_SPECIAL}
     rope = {
         "rope_type": "default",
         "rope_theta": 10000.0,
@@ -202,7 +203,7 @@ def answer_losses(
     ids = torch.cat([prefix.expand(batch, -1), ids], dim=1)
     image = torch.zeros_like(ids)
     image[:, image_start : image_start + 64] = 1
-    core = stage.model.model
+    core: Any = stage.model.model
     start, delta = core.get_rope_index(
         ids[:, : len(prefix)],
         mm_token_type_ids=image[:, : len(prefix)].int(),
@@ -221,10 +222,10 @@ def answer_losses(
     # A token is predicted from the one before it.
     hidden = output.last_hidden_state[:, len(prefix) :][:, :-1]
     target, kind = ids[:, len(prefix) :][:, 1:], weight[:, 1:]
-    losses = [
+    answer, caption = (
         cross_entropy(stage.model.lm_head(hidden[kind == k]), target[kind == k]) for k in (1, 2)
-    ]
-    return torch.cat(output.image_outputs.pooler_output), *losses
+    )
+    return torch.cat(output.image_outputs.pooler_output), answer, caption
 
 
 def _row(turns: list[Turn], prefix: int) -> tuple[list[int], list[int], list[int], list[int]]:
