@@ -1,4 +1,8 @@
 # The config, and how a rule runs its notebook. A bad config ends here, before any rule.
+#
+# Every rule has a `key` among its params, which names by content all that it depends on. Notebooks
+# are ancient(), since the key covers their code. What another rule makes is not: Snakemake looks no
+# further down from a job that it reruns, so behind an ancient() input it would overlook changes.
 import re
 import sys
 from pathlib import Path

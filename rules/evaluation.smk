@@ -3,13 +3,13 @@ def trained(wildcards):
     """What an arm's evaluation waits for: its adapter; the base model has none."""
     if wildcards.method == BASE:
         return []
-    return [ancient(f"{ARM}/adapter/pytorch_lora_weights.safetensors".format(**wildcards))]
+    return [f"{ARM}/adapter/pytorch_lora_weights.safetensors".format(**wildcards)]
 
 
 rule hard_case:
     input:
         ancient("notebooks/05a_hard_case.ipynb"),
-        ancient(f"{WORLD}/prompts/benchmark.parquet"),
+        f"{WORLD}/prompts/benchmark.parquet",
     output:
         f"{WORLD}/hard_case.json",
     log:
@@ -26,7 +26,7 @@ rule hard_case:
 rule evaluate:
     input:
         ancient("notebooks/05_evaluation.ipynb"),
-        ancient(f"{WORLD}/prompts/benchmark.parquet"),
+        f"{WORLD}/prompts/benchmark.parquet",
         trained,
     output:
         f"{ARM}/images.parquet",

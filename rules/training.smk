@@ -3,8 +3,8 @@
 rule train:
     input:
         ancient("notebooks/04_training.ipynb"),
-        ancient(f"{WORLD}/prompts/manifest.parquet"),
-        ancient(f"{WORLD}/hard_case.json"),  # frozen before any training (paper G)
+        f"{WORLD}/prompts/manifest.parquet",
+        f"{WORLD}/hard_case.json",  # frozen before any training (paper G)
     output:
         f"{ARM}/adapter/pytorch_lora_weights.safetensors",
         f"{ARM}/ledger.json",

@@ -59,6 +59,7 @@ class Keys:
             settings=run.model_dump(mode="json"),
             weights=[weights_digest(run.backbone.path), weights_digest(run.verifier.path)],
             prompts=self.prompts(),
+            hard_case=self.hard_case(),
             code=code_digest("cast.training"),
             notebook=notebook_digest("notebooks/04_training.ipynb"),
         )
