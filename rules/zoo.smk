@@ -12,10 +12,10 @@ rule zoo:
 rule zoo_model:
     output:
         touch("results/zoo/{name}.trained"),
-    wildcard_constraints:
-        name="|".join(ZOO),
     log:
         "results/zoo/{name}.log",
+    wildcard_constraints:
+        name="|".join(ZOO),
     threads: 1
     shell:
         "OMP_NUM_THREADS=1 python -m cast.mini.zoo {wildcards.name} > {log} 2>&1"
