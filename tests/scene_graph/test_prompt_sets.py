@@ -13,13 +13,11 @@ from cast.scene_graph import (
     Entity,
     Relation,
     SceneGraph,
-    benchmark_file,
     build_prompt_sets,
     paraphrases,
     read_geneval2,
     read_prompts,
     render_prompt,
-    shipped_development,
     write_geneval2,
     write_prompts,
 )
@@ -117,17 +115,6 @@ def test_the_mini_benchmark_holds_all_skills():
     assert with_verb >= 15
     assert with_position / len(related) > 0.8
     assert all(sum(e.count for e in record.graph.entities) <= 6 for record in records)
-
-
-def test_where_the_benchmark_and_the_development_set_come_from(monkeypatch, tmp_path):
-    assert benchmark_file("data/mini/benchmark.jsonl") == BENCHMARK
-    assert shipped_development(BENCHMARK) == DEVELOPMENT
-    assert shipped_development(tmp_path / "geneval2_data.jsonl") is None
-    monkeypatch.setenv("CAST_GENEVAL2", str(tmp_path / "geneval2_data.jsonl"))
-    assert benchmark_file(None) == tmp_path / "geneval2_data.jsonl"
-    monkeypatch.delenv("CAST_GENEVAL2")
-    with pytest.raises(CastError, match="CAST_GENEVAL2"):
-        benchmark_file(None)
 
 
 def test_a_jsonl_file_finds_its_vocabulary(built):

@@ -18,12 +18,7 @@ from cast.scene_graph.graph import (
     Skill,
 )
 from cast.scene_graph.parsing import parse_prompt
-from cast.scene_graph.prompt_sets import (
-    benchmark_file,
-    build_prompt_sets,
-    shipped_development,
-    summary,
-)
+from cast.scene_graph.prompt_sets import build_prompt_sets, summary
 from cast.scene_graph.prompt_table import read_prompts, write_prompts
 from cast.scene_graph.question_files import (
     Question,
@@ -54,7 +49,6 @@ __all__ = [
     "SceneGraph",
     "Skill",
     "Vocabulary",
-    "benchmark_file",
     "build_prompt_sets",
     "dependencies_hold",
     "geneval1_of",
@@ -71,7 +65,6 @@ __all__ = [
     "render_prompt",
     "sample_graph",
     "sample_prompts",
-    "shipped_development",
     "summary",
     "with_dependencies",
     "write_dsg",

@@ -6,7 +6,6 @@ means: neither the same text, nor the same graph in another order, nor (ours) a 
 the same through an inverse relation ("A above B", "B below A").
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 from cast.errors import CastError
 from cast.io import sha256_file, write_json
-from cast.paths import from_root
 from cast.rng import numpy_generator
 from cast.scene_graph.geneval2 import read_geneval2
 from cast.scene_graph.graph import SKILLS, PromptRecord, SceneGraph
@@ -160,25 +158,6 @@ def build_prompt_sets(
         write_prompts(Path(folder) / f"{name}.parquet", records)
     write_json(Path(folder) / "report.json", report)
     return report
-
-
-def benchmark_file(path: str | Path | None) -> Path:
-    """The benchmark's file: a config's path, from the repository's root, else `CAST_GENEVAL2`."""
-    if path is not None:
-        return from_root(path)
-    named = os.environ.get("CAST_GENEVAL2", "")
-    if not named:
-        raise CastError(
-            "evaluation.benchmark is null and CAST_GENEVAL2 isn't set; set one of them to "
-            "GenEval 2's geneval2_data.jsonl."
-        )
-    return Path(named)
-
-
-def shipped_development(benchmark: str | Path) -> Path | None:
-    """development.jsonl beside the benchmark's file, where a world ships one (mini does)."""
-    path = Path(benchmark).with_name("development.jsonl")
-    return path if path.is_file() else None
 
 
 def summary(records: Sequence[PromptRecord]) -> dict[str, Any]:
