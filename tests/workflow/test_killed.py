@@ -1,0 +1,71 @@
+"""`make reproduce`, killed and called again, ends with the bytes of an unbroken run."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cast.paths import repository_root
+
+RUN = [sys.executable, "-m", "cast.workflow", "--configfile", "config/smoke.yaml"]
+SAME = [
+    "paper_figures/table1.csv",
+    "hard_case.json",
+    "mini-flux2/cast/seed0/adapter/pytorch_lora_weights.safetensors",
+    "mini-flux2/cast/seed0/metrics.parquet",
+    "mini-flux2/flow_grpo_g2/seed0/scores.parquet",
+]
+
+
+def hashes(root) -> dict[str, str]:
+    world = root / "results/smoke"
+    return {name: hashlib.sha256((world / name).read_bytes()).hexdigest() for name in SAME}
+
+
+def kill_when(clone, condition: Callable[[], bool], whole_group: bool) -> None:
+    """Start the run and SIGKILL it at a moment: with its children, or alone."""
+    process = subprocess.Popen(
+        RUN,
+        cwd=clone.root,
+        env=clone.environment,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not condition():
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.05)
+    if whole_group:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+@pytest.mark.workflow
+def test_a_killed_run_ends_with_the_same_bytes(clone):
+    unbroken = subprocess.run(RUN, cwd=repository_root(), capture_output=True, text=True)
+    assert unbroken.returncode == 0, unbroken.stdout + unbroken.stderr
+
+    arms = clone.root / "results/smoke/mini-flux2"
+
+    def exists(pattern: str) -> Callable[[], bool]:
+        return lambda: any(arms.glob(pattern))
+
+    kill_when(clone, exists("*/seed0/checkpoints/*/step_*"), whole_group=True)
+    kill_when(clone, exists("cast/seed0/parts/generation/*/*"), whole_group=False)
+    resumed = subprocess.run(
+        RUN, cwd=clone.root, env=clone.environment, capture_output=True, text=True
+    )
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert hashes(clone.root) == hashes(repository_root())
+
+    again = subprocess.run(
+        RUN, cwd=clone.root, env=clone.environment, capture_output=True, text=True
+    )
+    assert "nothing to do" in again.stdout
