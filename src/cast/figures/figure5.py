@@ -1,0 +1,137 @@
+"""Figures 5 and 6 (paper App. A): one benchmark prompt a row, one method a column, with scores.
+
+The rows aren't picked by eye: they are the Hard Case prompts in the order of the frozen file
+(lowest base mean first), and the images are those of the first generation seed.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from cast.config import CastConfig
+from cast.evaluation.folders import BASE, arm_folder
+from cast.evaluation.results import Arm, load_arms, load_hard_case
+from cast.evaluation.store import ImageStore
+from cast.figures.footer import WORLDS, config_name
+from cast.figures.style import PAGE, look, new_figure, note, save_figure
+
+ROWS = 6  # prompts a figure: figure 5 has the first six, figure 6 the next
+
+
+def grid_rows(arms: Sequence[Arm], prompt_ids: Sequence[str], seed: int) -> pd.DataFrame:
+    """One row an image: `prompt_id`, `prompt`, `method`, `title`, `generation_seed`, `score`
+    (mean over atoms by the verifier) and `oracle` (the same by the oracle, NaN without one)."""
+    rows = []
+    for prompt_id in prompt_ids:
+        for arm in arms:
+            first = min(arm.scores)
+            table = arm.scores[first]
+            own = table[(table["prompt_id"] == prompt_id) & (table["generation_seed"] == seed)]
+            rows.append(
+                {
+                    "prompt_id": prompt_id,
+                    "prompt": own["prompt"].iloc[0],
+                    "method": arm.method,
+                    "title": arm.title,
+                    "training_seed": first,
+                    "generation_seed": seed,
+                    "score": own["score"].mean(),
+                    "oracle": own["oracle"].mean(),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def image_grid(rows: pd.DataFrame, images: Sequence[np.ndarray], foot: list[str]) -> Figure:
+    """The grid of `images` (uint8 [H, W, 3], in the order of `rows`); the best of a row is bold."""
+    records: list[dict[str, Any]] = rows.to_dict("records")
+    titles = list(dict.fromkeys(record["title"] for record in records))
+    prompts = list(dict.fromkeys(record["prompt"] for record in records))
+    columns = len(titles)
+    figure = new_figure(PAGE, 0.35 + len(prompts) * (PAGE / (columns + 1.3)) * 1.12)
+    with look():
+        axes = figure.subplots(
+            len(prompts), columns + 1, squeeze=False, width_ratios=[1.3, *[1.0] * columns]
+        )
+        for number, (record, image) in enumerate(zip(records, images, strict=True)):
+            row, column = divmod(number, columns)
+            best = max(records[row * columns + i]["score"] for i in range(columns))
+            axis = axes[row, column + 1]
+            axis.imshow(image, interpolation="nearest" if len(image) < 256 else "antialiased")
+            axis.set_xlabel(
+                _scores(record),
+                fontsize=6,
+                fontweight="bold" if record["score"] == best else "normal",
+                labelpad=1.5,
+            )
+            if row == 0:
+                axis.set_title(record["title"])
+            axis.set(xticks=[], yticks=[])
+            if column == 0:
+                axes[row, 0].axis("off")
+                words = fill(record["prompt"], 19)
+                axes[row, 0].text(0.0, 0.5, words, va="center", fontsize=7, wrap=True)
+        note(figure, foot)
+    return figure
+
+
+def _scores(record: dict[str, Any]) -> str:
+    oracle = record["oracle"]
+    return f"{record['score']:.2f}" + ("" if np.isnan(oracle) else f" (oracle {oracle:.2f})")
+
+
+def _columns(arms: Sequence[Arm]) -> list[Arm]:
+    """Base, the strongest SFT variant (by overall mean), then the others in the config's order."""
+    supervised = [arm for arm in arms if arm.kind == "sft"]
+    best = max(supervised, key=lambda arm: arm.by_prompt().mean(), default=None)
+    base = [arm for arm in arms if arm.method == BASE]
+    others = [arm for arm in arms if arm.method != BASE and arm.kind != "sft"]
+    return base + ([best] if best is not None else []) + others
+
+
+def _make(config: CastConfig, stem: Path, first: int) -> list[Path]:
+    hard_case = load_hard_case(config)
+    backbone = config.evaluation.hard_case.backbone
+    arms = _columns(load_arms(config, backbones=[backbone]))
+    chosen = list(hard_case.prompt_ids[first : first + ROWS]) or list(hard_case.prompt_ids[:ROWS])
+    seed = config.evaluation.seeds[0]
+    rows = grid_rows(arms, chosen, seed)
+    rows["image_sha256"] = [
+        _image_name(config, backbone, str(m), int(t), str(p), seed)
+        for m, t, p in zip(rows["method"], rows["training_seed"], rows["prompt_id"], strict=True)
+    ]
+    images = [
+        ImageStore(arm_folder(config, backbone, str(m), int(t)) / "images").get(str(name))
+        for m, t, name in zip(
+            rows["method"], rows["training_seed"], rows["image_sha256"], strict=True
+        )
+    ]
+    foot = [
+        WORLDS[config.world],
+        f"{backbone}; Hard Case prompts {first + 1} to {first + len(chosen)} of the frozen list, "
+        f"seed {seed}; mean atom score; config {config_name(config)}.",
+    ]
+    return save_figure(image_grid(rows, images, foot), stem, rows)
+
+
+def _image_name(
+    config: CastConfig, backbone: str, method: str, training_seed: int, prompt_id: str, seed: int
+) -> str:
+    path = arm_folder(config, backbone, method, training_seed) / "images.parquet"
+    images = pd.read_parquet(path).set_index(["prompt_id", "generation_seed"])["image_sha256"]
+    return str(images[prompt_id, seed])
+
+
+def make(config: CastConfig, stem: Path) -> list[Path]:
+    """Figure 5: the hardest six."""
+    return _make(config, stem, 0)
+
+
+def make6(config: CastConfig, stem: Path) -> list[Path]:
+    """Figure 6: the next six."""
+    return _make(config, stem, ROWS)
