@@ -49,7 +49,7 @@ def _load(
     pipeline_class: Any, place: str | Path, config: BackboneConfig, dtype: Any, **parts: None
 ) -> Any:
     try:
-        return pipeline_class.from_pretrained(place, torch_dtype=dtype, **parts)
+        return pipeline_class.from_pretrained(place, dtype=dtype, **parts)
     except (OSError, ValueError, RuntimeError) as error:
         raise CastError(explain(error, config)) from error
 
