@@ -127,7 +127,7 @@ def test_memory_is_flat():
             pass
         gc.collect()
         blocks.append(sys.getallocatedblocks())
-    assert blocks[3] - blocks[0] < 100
+    assert blocks[3] - blocks[0] < 300  # one kept object a prompt would be 600
 
 
 @pytest.mark.parametrize(
