@@ -18,6 +18,7 @@ from huggingface_hub.errors import (
 from cast.config import BackboneConfig, is_local
 from cast.errors import CastError
 from cast.io import read_json
+from cast.manifest import check_manifest
 from cast.paths import from_root
 
 
@@ -36,6 +37,7 @@ def load_pipeline(pipeline_class: Any, config: BackboneConfig) -> Any:
             f"config/backbones/{config.name}.yaml: path: {config.path!r} holds no pipeline "
             "(no model_index.json); place its folder there, or give a hub id."
         )
+    check_manifest(folder)
     return _load(pipeline_class, folder, config, dtype, **_left_out(folder))
 
 

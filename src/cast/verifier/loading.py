@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from cast.errors import CastError
+from cast.manifest import check_manifest
 
 
 def load_parts(
@@ -32,6 +33,7 @@ def load_parts(
             f"verifier.path: there is no folder {path!r}. Build the mini verifier with "
             "`snakemake zoo`, or name a hub id such as Qwen/Qwen3-VL-8B-Instruct."
         )
+    check_manifest(local)
     target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     try:
         kind = AutoConfig.from_pretrained(path).model_type
