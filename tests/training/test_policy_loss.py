@@ -23,7 +23,7 @@ def test_on_policy_gradient_is_the_policy_gradient(level):
         expected = expected.mean(dim=1, keepdim=True).expand(-1, P)
     torch.testing.assert_close(log_prob.grad, expected)
     assert torch.equal(result.ratio, torch.ones_like(result.ratio))
-    assert torch.equal(result.clipped, torch.zeros(4, 1))
+    assert torch.equal(result.clipped, torch.zeros(4))
 
 
 def test_levels_agree_on_policy_for_one_advantage_an_image():

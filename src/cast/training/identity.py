@@ -1,6 +1,7 @@
 """What a run is: its settings, its weights and its code. Another of these is another run."""
 
 import ast
+import functools
 import hashlib
 import platform
 from importlib import metadata
@@ -49,6 +50,7 @@ def model_sha256(path: str) -> str:
         raise CastError(f"{path}: neither a folder nor in the hub's local cache.") from error
 
 
+@functools.cache
 def source_sha256() -> str:
     """Hash of the syntax trees of the rooms that make a run's result; comments don't count."""
     root = Path(cast.__file__).parent

@@ -22,10 +22,13 @@ import torch.distributed as dist
 from accelerate import PartialState
 from torch import Tensor
 
+from cast.config import RunConfig
+from cast.config.reading import parse
 from cast.errors import CastError
 from cast.io import read_json, write_json
 from cast.training.gradients import Gradients, PairwiseSum
 from cast.training.ledger import Device
+from cast.training.run_folder import Preempted, StopRequest
 
 
 class Processes:
@@ -110,7 +113,7 @@ def _cpu_name() -> str:
     return f"CPU core ({names[0]})" if names else "CPU core"
 
 
-def launch(run, folder: Path, processes: int = 1) -> None:
+def launch(run: RunConfig, folder: Path, processes: int = 1) -> None:
     """Train in this process, or in several of this machine; resumes like `train`.
 
     Raises `CastError` when a process failed; its own message stands above on stderr.
@@ -126,27 +129,38 @@ def launch(run, folder: Path, processes: int = 1) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc-per-node={processes}", "-m", "cast.training.launch"]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    done = subprocess.run([*command, str(path), str(folder)], env=environment, check=False)
-    if done.returncode:
+    with StopRequest().listening() as stop:
+        code = _wait(subprocess.Popen([*command, str(path), str(folder)], env=environment), stop)
+    if stop.asked:
+        raise Preempted(f"{folder}: the run was asked to end (SIGTERM); the same command goes on.")
+    if code:
         raise CastError(
-            f"{folder}: training in {processes} processes ended with code {done.returncode}; the "
-            "cause stands above. The same command goes on from the last checkpoint."
+            f"{folder}: training in {processes} processes ended with code {code}; the cause stands "
+            "above. The same command goes on from the last checkpoint."
         )
+
+
+def _wait(child: subprocess.Popen[bytes], stop: StopRequest) -> int:
+    """The child's exit code; SIGTERM is passed on to it, once."""
+    told = False
+    while True:
+        try:
+            return child.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            if stop.asked and not told:
+                child.terminate()
+                told = True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line: train the run of a `run.json`; 2 for bad input, 75 when preempted."""
-    from cast.config import RunConfig
-    from cast.training.run_folder import Preempted
-
     parser = argparse.ArgumentParser(prog="python -m cast.training.launch", description=__doc__)
     parser.add_argument("run", type=Path, help="JSON of a RunConfig")
     parser.add_argument("folder", type=Path, help="folder of the run")
     parser.add_argument("--processes", type=int, default=1, help="processes on this machine")
     chosen = parser.parse_args(arguments)
     try:
-        # JSON has no tuples: the strict sections take lists only where pydantic reads the JSON.
-        run = RunConfig.model_validate_json(_run_text(chosen.run))
+        run = parse(RunConfig, read_json(chosen.run), str(chosen.run))
         launch(run, chosen.folder, chosen.processes)
     except Preempted as stop:
         print(stop, file=sys.stderr)
@@ -155,12 +169,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
-
-
-def _run_text(path: Path) -> str:
-    import json
-
-    return json.dumps(read_json(path))
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ RatioLevel = Literal["token", "image"]
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """Loss of each image for one transition, with the ratios it was made from (no gradient)."""
+    """Loss of each image for one transition; its ratios and the share of them that was clipped
+    (both without gradient)."""
 
     loss: Float[Tensor, " b"]
     ratio: Float[Tensor, "b n"]
-    clipped: Float[Tensor, "b n"]
+    clipped: Float[Tensor, " b"]
 
 
 def policy_loss(
@@ -42,7 +43,7 @@ def policy_loss(
     ratio = change.exp()
     limited = ratio.clamp(1.0 - clip_range, 1.0 + clip_range)
     objective = torch.minimum(ratio * advantages, limited * advantages)
-    clipped = (objective < ratio * advantages).to(ratio.dtype).mean(dim=-1, keepdim=True)
+    clipped = (objective < ratio * advantages).to(ratio.dtype).mean(dim=-1)
     return PolicyLoss(-objective.mean(dim=-1), ratio.detach(), clipped.detach())
 
 

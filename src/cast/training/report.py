@@ -13,7 +13,15 @@ from tqdm import tqdm
 from cast.training.workbench import Group
 
 _SCALARS = ("score_mean", "score_std", "loss", "gradient_norm", "replay_error", "diversity")
-_SCALARS += ("advantage_rms", "informative_atoms", "learning_rate", "ratio", "clip_fraction", "kl")
+_SCALARS += (
+    "advantage_rms",
+    "advantage_clipped",
+    "informative_atoms",
+    "learning_rate",
+    "ratio",
+    "clip_fraction",
+    "kl",
+)
 
 
 class Report:

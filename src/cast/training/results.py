@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pandas as pd
 
 from cast.backbones import model_card
 from cast.io import write_json, write_parquet
+from cast.scene_graph import SKILLS
 from cast.training.ledger import Ledger
 from cast.training.state import TrainingState
 from cast.training.workbench import Workbench
@@ -39,12 +40,20 @@ def write_results(
     card = model_card(run.backbone, run.method.title, settings, _short_ledger(ledger))
     with state.averaged(), _whole_folder(folder / "adapter") as temporary:
         bench.backbone.save_lora(temporary, card)
-    write_parquet(folder / "metrics.parquet", pd.DataFrame(state.metrics))
+    write_parquet(folder / "metrics.parquet", metrics_table(state.metrics))
     write_json(
         folder / "run.json",
         {"run": settings, "identity": named, "lora_modules": modules},
     )
     ledger.write(folder / "ledger.json")
+
+
+def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """`metrics.parquet`: one row a collection; a skill that a prompt lacks is NaN."""
+    table = pd.DataFrame(list(rows))
+    skills = [f"score_{skill}" for skill in SKILLS]
+    table[skills] = table[skills].astype(float)
+    return table
 
 
 def _short_ledger(ledger: Ledger) -> dict[str, Any]:

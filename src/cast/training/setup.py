@@ -30,6 +30,8 @@ def load_workbench(
     records = load_manifest(run, collections)
     check_transition(run.sde.kind, run.sde.noise_level or run.backbone.noise_level)
     backbone = load_backbone(run.backbone, run.sampling, str(processes.device))
+    if processes.device.type == "cuda":
+        backbone.enable_gradient_checkpointing()
     sigmas = backbone.sigmas(run.sampling.steps)
     check_sigmas(sigmas)
     return Workbench(

@@ -125,5 +125,5 @@ def _policy_leaf(
         loss = loss + training.kl * kl
     weight = 1.0 / (len(group.images) * rolled.log_probs.shape[1])
     error = (replay.log_prob - old).abs().amax(dim=-1)
-    columns = [error, loss, policy.ratio.mean(dim=-1), policy.clipped.mean(dim=-1), kl]
+    columns = [error, loss, policy.ratio.mean(dim=-1), policy.clipped, kl]
     return loss.sum() * weight, torch.stack([c.detach() for c in columns], dim=1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int64, UInt8
@@ -18,6 +18,7 @@ from cast.training.ledger import CostJournal
 from cast.training.run_folder import StopRequest
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """What the trainer asks of a verifier (or of a preference model, with K = 1)."""
 
@@ -47,8 +48,13 @@ class Group:
 
     @property
     def local_images(self) -> Float[Tensor, "b 3 H W"]:
-        """This rank's images in [0, 1], rounded to 8 bits as a saved PNG is."""
-        return self.images[self.rows.start : self.rows.stop].float() / 255.0
+        """This rank's images."""
+        return as_float(self.images, self.rows)
+
+
+def as_float(images: UInt8[Tensor, "B 3 H W"], rows: range) -> Float[Tensor, "b 3 H W"]:
+    """Some rows in [0, 1]: rounded to 8 bits, as a saved PNG is."""
+    return images[rows.start : rows.stop].float() / 255.0
 
 
 @dataclass(frozen=True)
@@ -111,15 +117,11 @@ class Workbench:
             rolled, starts = self._rollout(
                 conditioning, collection, rows, images, stochastic, purpose
             )
-            everyone = self.processes.gather(self._decode(rolled.latents))
-            pictures = everyone.cpu()
-        group = Group(
-            record, conditioning, rolled, rows, starts, pictures, torch.zeros(0, 0), torch.zeros(0)
-        )
+            pictures = self.processes.gather(self._decode(rolled.latents)).cpu()
         where = f"collection {collection} ({record.prompt!r})"
         check_finite(self.processes.gather(rolled.log_probs), "log_prob", where)
         with self.journal.phase("scoring", images):
-            scores = self.scorer.score(group.local_images, record).float()
+            scores = self.scorer.score(as_float(pictures, rows), record).float()
             scores = self.processes.gather(scores).cpu()
         check_finite(scores, "reward", where)
         resolution = self.scorer.resolution(scores).float().cpu()
