@@ -16,10 +16,11 @@ from tiny_verifier import (  # pyright: ignore[reportMissingImports]
     tiny_tokenizer,
 )
 
-from cast import evaluation
+from cast import evaluation, figures
 from cast.config import BackboneConfig, CastConfig, LoraSection, load_config
 from cast.errors import CastError
 from cast.evaluation.results import read_scores
+from cast.figures.__main__ import main
 from cast.io import read_json, write_json
 from cast.paths import from_root, repository_root
 
@@ -35,6 +36,7 @@ OVERRIDES = {
         "batch": 4,
         "hard_case": {"backbone": "tiny-flux2", "pool": 3, "keep": 2, "seeds": [11, 12]},
     },
+    "figures": "paper_figures",
 }
 LEDGER = {
     "world": "smoke",
@@ -184,3 +186,45 @@ def test_planted_mismatches_are_refused(config, file, change, words):
             evaluation.load_arms(config)
     finally:
         path.write_bytes(kept)
+
+
+def test_artefacts_are_made_from_the_evaluation_twice_alike(config):
+    for method in config.methods:
+        folder = evaluation.arm_folder(config, "tiny-flux2", method, 0)
+        numbers = {"score_mean": [0.5, 0.6], "diversity": [0.2, 0.2], "replay_error": [0.0, 1e-7]}
+        pd.DataFrame({"collection": [0, 1], **numbers}).to_parquet(folder / "metrics.parquet")
+    for item in ("table1", "table3", "figure1", "figure4", "figure5", "figure6", "claims"):
+        files = figures.make(item, config)
+        before = [file.read_bytes() for file in files]
+        assert [file.read_bytes() for file in figures.make(item, config)] == before
+        assert {file.suffix for file in files} >= {".pdf", ".png", ".csv"}
+    table = pd.read_csv(from_root("paper_figures/table1.csv"))
+    assert table["method"].tolist() == ["base", "flow_grpo_g2", "cast"]
+    assert set(table["world"]) == {"smoke"}
+    claims = pd.read_csv(from_root("paper_figures/claims.csv")).set_index("id")["verdict"]
+    assert claims["C09"] == claims["X4"] == claims["C28"] == "holds"
+    assert claims["C10"] == "not run" or claims["C10"] == "needs full size"
+    assert claims["C14"] == "undecided at this sample size"  # smoke numbers mean nothing
+
+
+def test_own_prompts_go_from_a_file_to_scores_and_a_picture(config, capsys):
+    lines = from_root("data/mini/benchmark.jsonl").read_text().splitlines()[:3]
+    Path("mine.jsonl").write_text("\n".join(lines) + "\n")
+    write_json("tiny.json", config.model_dump(mode="json"))
+    arguments = ["--config", "tiny.json", "own", "mine.jsonl", "--out", "own"]
+    assert main(arguments) == 0
+    assert len(set(read_scores(Path("own"))["prompt_id"])) == 3
+    assert Path("own/own_prompts.pdf").stat().st_size > 1000
+    assert "GenEval 2 AM overall" in capsys.readouterr().out
+    Path("mine.jsonl").write_text(lines[0] + "\n" + lines[0] + "\n")
+    assert main(arguments) == 2
+    assert "mine.jsonl" in capsys.readouterr().err
+
+
+def test_two_runs_are_compared(config, capsys):
+    folders = [str(evaluation.arm_folder(config, "tiny-flux2", m, 0)) for m in ("cast", "base")]
+    assert main(["--config", "tiny.json", "compare", *folders, "--out", "compared"]) == 0
+    report = capsys.readouterr().out
+    assert "evaluation.json: method: cast | base" in report
+    assert "overall, by the oracle" in report
+    assert len(pd.read_csv("compared/compare.csv")) == 8  # four prompts, two runs

@@ -13,8 +13,13 @@ SKILLS = ("object", "count", "attribute", "position", "verb")
 GAINS = {"base": 0.0, "flow_grpo_g2": 0.04, "cast": 0.10}
 TITLES = {"base": "Base", "flow_grpo_g2": "Flow-GRPO (G2)", "cast": "CAST"}
 PHASES = {
-    "generation": {"device_s": 90.0, "wall_s": 90.0, "device_kind": "cpu"},
-    "optimisation": {"device_s": 30.0, "wall_s": 30.0, "device_kind": "cpu"},
+    "generation": {"device_s": 90.0, "wall_s": 90.0, "device_kind": "cpu", "device_name": "a CPU"},
+    "optimisation": {
+        "device_s": 30.0,
+        "wall_s": 30.0,
+        "device_kind": "cpu",
+        "device_name": "a CPU",
+    },
 }
 
 

@@ -156,7 +156,9 @@ def _draw_atom(axis: Axes, example: Example, i: int, k: int, first: bool) -> Non
     tint = LinearSegmentedColormap.from_list("tint", ["#FFFFFF", colour])
     axis.imshow(heat, cmap=tint, vmin=0.0, vmax=float(example.heatmaps[i].max()))
     axis.set_xlabel(
-        f"p {float(example.scores[i, k]):.2f}\nA {value:+.1f}", fontsize=5.5, labelpad=1
+        f"p {float(example.scores[i, k]):.2f}\nA {round(value, 1) + 0.0:+.1f}",
+        fontsize=5.5,
+        labelpad=1,
     )
     _bare(axis)
     if first:

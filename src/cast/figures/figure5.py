@@ -20,6 +20,7 @@ from cast.evaluation.store import ImageStore
 from cast.figures.footer import WORLDS, config_name
 from cast.figures.style import PAGE, look, new_figure, note, save_figure
 
+WORDS = 1.1  # inches for the prompt
 ROWS = 6  # prompts a figure: figure 5 has the first six, figure 6 the next
 
 
@@ -53,10 +54,11 @@ def image_grid(rows: pd.DataFrame, images: Sequence[np.ndarray], foot: list[str]
     titles = list(dict.fromkeys(record["title"] for record in records))
     prompts = list(dict.fromkeys(record["prompt"] for record in records))
     columns = len(titles)
-    figure = new_figure(PAGE, 0.35 + len(prompts) * (PAGE / (columns + 1.3)) * 1.12)
+    side = min(1.15, (PAGE - WORDS) / columns)  # inches an image
+    figure = new_figure(WORDS + side * columns, 0.5 + len(prompts) * (side + 0.14))
     with look():
         axes = figure.subplots(
-            len(prompts), columns + 1, squeeze=False, width_ratios=[1.3, *[1.0] * columns]
+            len(prompts), columns + 1, squeeze=False, width_ratios=[WORDS / side, *[1.0] * columns]
         )
         for number, (record, image) in enumerate(zip(records, images, strict=True)):
             row, column = divmod(number, columns)

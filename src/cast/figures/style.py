@@ -26,6 +26,9 @@ RC = {
     "legend.fontsize": 7,
     "legend.frameon": False,
     "axes.linewidth": 0.6,
+    "grid.linewidth": 0.4,
+    "xtick.major.width": 0.5,
+    "ytick.major.width": 0.5,
     "lines.linewidth": 1.2,
     "figure.constrained_layout.use": True,
     "pdf.fonttype": 42,  # text stays text

@@ -35,7 +35,9 @@ def _row(claim: Claim, evidence: Evidence) -> dict[str, Any]:
         found = verdict(claim, measured, evidence.config.world)
     except NotRun as missing:
         measured, found = Measured(str(missing)), NOT_RUN
-    command = claim.command.format(world=evidence.config.world, backbone=evidence.backbone)
+    command = claim.command.format(
+        world=evidence.config.world, backbone=evidence.backbone, figures=evidence.config.figures
+    )
     return {
         "id": claim.id,
         "where": claim.where,

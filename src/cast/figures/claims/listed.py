@@ -8,11 +8,11 @@ from cast.figures.claims import measures as m
 from cast.figures.claims.rules import Claim
 
 _ARM = "snakemake results/{world}/{backbone}/{method}/seed0/scores.parquet"
-_TABLE1 = "snakemake paper_figures/table1.pdf"
-_TABLE2 = "snakemake paper_figures/table2.pdf"
-_FIGURE2 = "snakemake paper_figures/figure2.pdf"
-_FIGURE7 = "snakemake paper_figures/figure7.pdf"
-_FIGURE8 = "snakemake paper_figures/figure8.pdf"
+_TABLE1 = "snakemake {figures}/table1.pdf"
+_TABLE2 = "snakemake {figures}/table2.pdf"
+_FIGURE2 = "snakemake {figures}/figure2.pdf"
+_FIGURE7 = "snakemake {figures}/figure7.pdf"
+_FIGURE8 = "snakemake {figures}/figure8.pdf"
 _PROMPTS = "snakemake results/{world}/prompts/report.json"
 _HARD = "snakemake results/{world}/hard_case.json"
 
@@ -103,11 +103,11 @@ CLAIMS = (
     ),
     Claim(
         "C21", "5.3, fig 4", "Training dynamics of supervised and RL runs",
-        "figure", "artefact", "snakemake paper_figures/figure4.pdf", m.made("figure4"),
+        "figure", "artefact", "snakemake {figures}/figure4.pdf", m.made("figure4"),
     ),
     Claim(
         "C22", "E", "Cost by phase, compared within one backbone",
-        "table", "artefact", "snakemake paper_figures/table3.pdf", m.cost_ratio,
+        "table", "artefact", "snakemake {figures}/table3.pdf", m.cost_ratio,
     ),
     Claim(
         "C23", "F", "Heads' activations differ between correct and incorrect images (FDR)",
@@ -131,7 +131,7 @@ CLAIMS = (
     ),
     Claim(
         "C28", "A, figs 5, 6", "Qualitative rows with a score each",
-        "figures", "artefact", "snakemake paper_figures/figure5.pdf paper_figures/figure6.pdf",
+        "figures", "artefact", "snakemake {figures}/figure5.pdf {figures}/figure6.pdf",
         m.made("figure5", "figure6"),
     ),
     Claim(
