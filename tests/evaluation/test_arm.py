@@ -222,6 +222,7 @@ def test_own_prompts_go_from_a_file_to_scores_and_a_picture(config, capsys):
 
 
 def test_two_runs_are_compared(config, capsys):
+    write_json("tiny.json", config.model_dump(mode="json"))
     folders = [str(evaluation.arm_folder(config, "tiny-flux2", m, 0)) for m in ("cast", "base")]
     assert main(["--config", "tiny.json", "compare", *folders, "--out", "compared"]) == 0
     report = capsys.readouterr().out

@@ -42,13 +42,8 @@ def _run(chosen: argparse.Namespace) -> None:
     elif chosen.command == "own":
         from cast.figures.own_prompts import own_prompts, summary
 
-        scores = own_prompts(
-            config,
-            from_root(chosen.prompts),
-            from_root(chosen.out),
-            chosen.backbone,
-            chosen.adapter,
-        )
+        adapter, backbone = chosen.adapter, chosen.backbone
+        scores = own_prompts(config, chosen.prompts, chosen.out, backbone, adapter)
         print(summary(scores), f"pictures: {chosen.out / 'own_prompts.pdf'}", sep="\n")
     else:
         from cast.figures.compare import compare
