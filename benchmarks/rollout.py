@@ -16,6 +16,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,20 @@ GROUPS = (1, 4, 16)
 PROMPT = "two red circles to the left of a blue star"
 
 
-def mini_backbones() -> dict[str, Any]:
-    """Configs of the local backbones whose weights are there, by name."""
+def mini_backbones(steps: int) -> dict[str, Backbone]:
+    """The local backbones whose weights are there, by name."""
     found = {}
     for path in sorted(from_root("config/backbones").glob("*.yaml")):
         config = load_backbone_config(path.stem)
         if is_local(config.path) and from_root(config.path).is_dir():
-            found[config.name] = config
+            found[config.name] = load_backbone(config, SamplingSection(steps=steps), device="cpu")
     return found
 
 
 def tiny_backbones() -> dict[str, Backbone]:
     """Toy pipelines of the test suite, one a family."""
     sys.path.insert(0, str(from_root("tests")))
-    import tiny
-
+    tiny = import_module("tiny")
     return {f"tiny-{family}": tiny.backbone(family, 4.0) for family in tiny.PIPELINES}
 
 
@@ -162,15 +162,13 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
 
-    backbones = tiny_backbones() if options.tiny else mini_backbones()
+    backbones = tiny_backbones() if options.tiny else mini_backbones(options.steps)
     if not backbones:
         print("no mini backbone is there yet; make the zoo, or use --tiny", file=sys.stderr)
         return 2
-    sampling = SamplingSection(steps=options.steps)
     results: dict[str, float] = {}
     print("backbone               group   images/s  matmul GFLOP/s   share  of own shapes")
-    for name, entry in backbones.items():
-        backbone = entry if options.tiny else load_backbone(entry, sampling, device="cpu")
+    for name, backbone in backbones.items():
         for group in GROUPS:
             row = measure(backbone, group, options.steps, options.repeats)
             for key in ("images_per_s", "share_of_matmul", "share_of_own_shapes"):
