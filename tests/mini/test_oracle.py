@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cast.mini import oracle
+from cast.mini.facts import Facts, truths
 from cast.mini.world import draw, place
 from cast.mini.zoo.data import scenes
 from cast.mini.zoo.measure import by_skill
@@ -37,8 +38,6 @@ def test_at_least_097_of_each_skill_under_blur_noise_and_colour_casts(drawn):
 
 def test_what_is_not_asked_is_not_seen(drawn):
     """On another prompt's scene the oracle says no where the truth is no."""
-    from cast.mini.facts import Facts, truths
-
     wrong = []
     for (record, _), (_, scene) in zip(drawn[:300], drawn[300:600], strict=True):
         truth = truths(Facts(scene.objects, scene.touching), record)

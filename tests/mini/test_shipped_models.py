@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cast.backbones import load_backbone
-from cast.config import VerifierSection, load_backbone_config
+from cast.config import SamplingSection, VerifierSection, load_backbone_config
 from cast.errors import CastError
 from cast.io import read_json
 from cast.manifest import check_manifest
@@ -56,7 +56,7 @@ def test_a_changed_byte_of_the_generator_is_refused_by_name(tmp_path):
     config = load_backbone_config("mini-flux2")
     config = config.model_copy(update={"path": str(tmp_path / "mini-flux2")})
     with pytest.raises(CastError, match=f"{weights.name} has changed"):
-        load_backbone(config)
+        load_backbone(config, SamplingSection())
 
 
 def test_a_missing_and_an_added_file_are_named(tmp_path):

@@ -44,8 +44,8 @@ class Facts:
             return False
         if relation == "touching":
             return any((min(i, j), max(i, j)) in self.touching for i in first for j in second)
-        x = [[self.objects[i].x for i in group] for group in (first, second)]
-        y = [[self.objects[i].y for i in group] for group in (first, second)]
+        x = [[float(self.objects[i].x) for i in group] for group in (first, second)]
+        y = [[float(self.objects[i].y) for i in group] for group in (first, second)]
         return {
             "to the left of": max(x[0]) < min(x[1]),
             "to the right of": min(x[0]) > max(x[1]),

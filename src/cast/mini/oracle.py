@@ -6,6 +6,7 @@ no shape well enough is no object: a blob of the right colour earns nothing.
 """
 
 import colorsys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -27,6 +28,7 @@ from cast.mini.world import (
 from cast.scene_graph.graph import PromptRecord
 
 MIN_AREA = 30  # pixels of the filled component; the smallest drawn shape covers 50
+OUTLINES = (0.45, 0.54, 0.62)  # largest channel, 0 to 1; green, the darkest fill, has 0.66
 MIN_MATCH = 0.72  # intersection over union with the best template
 HUES = np.array([colorsys.rgb_to_hsv(*colour)[0] for colour in COLOURS.values()])
 
@@ -53,7 +55,7 @@ def read(image: np.ndarray) -> Facts:
 
 
 def detect(image: np.ndarray) -> tuple[list[SceneObject], np.ndarray]:
-    """Objects and their masks, bool [M, 64, 64], largest template match first within a blob.
+    """Objects and their masks, bool [M, 64, 64].
 
     Raises:
         ValueError: the image is not uint8 [64, 64, 3].
@@ -63,25 +65,31 @@ def detect(image: np.ndarray) -> tuple[list[SceneObject], np.ndarray]:
             f"the oracle reads uint8 [{SIZE}, {SIZE}, 3], not {image.dtype}{image.shape}"
         )
     pixels = image.astype(np.float64) / 255
-    objects, masks = [], []
-    for mask in _components(pixels):
-        found, match = _shape(mask)
-        if match >= MIN_MATCH:
-            objects.append(_fill(pixels, mask, found))
-            masks.append(mask)
-    return objects, np.array(masks, dtype=bool).reshape(-1, SIZE, SIZE)
-
-
-def _components(pixels: np.ndarray) -> list[np.ndarray]:
-    """Masks of separate objects: filled figures, cut along their dark outlines."""
     border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
     figure = np.abs(pixels - np.median(border, axis=0)).max(-1) > 0.35
-    filled = ndimage.binary_fill_holes(figure)
-    interior = filled & (pixels.max(-1) > 0.45)
+    found = list(_objects(pixels, ndimage.binary_fill_holes(figure), OUTLINES))
+    masks = np.array([mask for _, mask in found], dtype=bool).reshape(-1, SIZE, SIZE)
+    return [item for item, _ in found], masks
+
+
+def _objects(
+    pixels: np.ndarray, filled: np.ndarray, outlines: tuple[float, ...]
+) -> Iterator[tuple[SceneObject, np.ndarray]]:
+    """Objects in the filled figure; a component that is no shape is cut at lighter outlines."""
+    for mask in _components(pixels, filled, outlines[0]):
+        found, match = _shape(mask)
+        if match >= MIN_MATCH:
+            yield _fill(pixels, mask, found), mask
+        elif len(outlines) > 1:
+            yield from _objects(pixels, mask, outlines[1:])
+
+
+def _components(pixels: np.ndarray, filled: np.ndarray, outline: float) -> list[np.ndarray]:
+    """Masks of the parts of a figure, cut where the largest channel is below `outline`."""
+    interior = filled & (pixels.max(-1) > outline)
     labels = np.zeros(interior.shape, dtype=np.int32)
     ndimage.label(interior, output=labels)
-    sizes = np.bincount(labels.ravel())
-    labels[sizes[labels] < 6] = 0
+    labels[np.bincount(labels.ravel())[labels] < 6] = 0
     # The outline goes to the nearest interior, so thin tips come back to their shape.
     distance = np.zeros(labels.shape)
     nearest = np.zeros((2, *labels.shape), dtype=np.int32)

@@ -202,7 +202,7 @@ def place(
     noun: str,
     colour: str,
     texture: str | None,
-    cell: int,
+    cell: int | np.integer,
     rng: np.random.Generator,
     entity: int = -1,
     centred: bool = False,
