@@ -28,7 +28,7 @@ def claim(kind, **more) -> Claim:
 
 
 def of(value, low, high) -> Measured:
-    return Measured(interval=Interval(value, low, high))
+    return Measured(interval=Interval(float(value), float(low), float(high)))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ A claim without `measure` is measured by the room that owns it, which leaves its
 """
 
 from cast.figures.claims import measures as m
+from cast.figures.claims.quality import best_quality
 from cast.figures.claims.rules import Claim
 
 _ARM = "snakemake results/{world}/{backbone}/{method}/seed0/scores.parquet"
@@ -70,7 +71,7 @@ CLAIMS = (
     ),
     Claim(
         "C13", "5.3, table 1", "CAST has the best overall quality (Qwen-Image-Bench)",
-        "on both backbones", "direction", _TABLE1,
+        "on both backbones", "direction", _TABLE1, best_quality,
     ),
     Claim(
         "C14", "5.3, G", "CAST's full-set average improves, and every skill improves or holds",
