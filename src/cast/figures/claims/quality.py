@@ -3,7 +3,6 @@
 import pandas as pd
 
 from cast.evaluation.folders import BASE
-from cast.evaluation.qwen_image_bench import overall_quality, quality_points, unread_share
 from cast.evaluation.replicates import difference
 from cast.figures.claims.evidence import Evidence
 from cast.figures.claims.measures import said
@@ -12,6 +11,9 @@ from cast.figures.claims.rules import Measured
 
 def best_quality(evidence: Evidence) -> Measured:
     """CAST's smallest lead in overall quality over every other arm of the config, in points."""
+    # The judge's room imports the models' libraries, which no other claim needs.
+    from cast.evaluation.qwen_image_bench import overall_quality, quality_points, unread_share
+
     methods = (BASE, *evidence.config.methods)
     tables = {
         m: pd.concat(
