@@ -1,7 +1,9 @@
 """The outputs of a finished run, each written whole."""
 
+import json
 import os
 import shutil
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +12,13 @@ from typing import Any
 import pandas as pd
 
 from cast.backbones import model_card
-from cast.io import write_json, write_parquet
+from cast.io import write_json, write_parquet, written_whole
 from cast.scene_graph import SKILLS
 from cast.training.ledger import Ledger
 from cast.training.state import TrainingState
 from cast.training.workbench import Workbench
+
+_FIRST = ("collection", "update", "prompt_id", "prompt", "atom_count", "score_mean", "score_std")
 
 
 def write_results(
@@ -39,7 +43,7 @@ def write_results(
     settings = run.model_dump(mode="json")
     card = model_card(run.backbone, run.method.title, settings, _short_ledger(ledger))
     with state.averaged(), _whole_folder(folder / "adapter") as temporary:
-        bench.backbone.save_lora(temporary, card)
+        with_sorted_metadata(bench.backbone.save_lora(temporary, card))
     write_parquet(folder / "metrics.parquet", metrics_table(state.metrics))
     write_json(
         folder / "run.json",
@@ -51,9 +55,26 @@ def write_results(
 def metrics_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """`metrics.parquet`: one row a collection; a skill that a prompt lacks is NaN."""
     table = pd.DataFrame(list(rows))
+    # A row that comes from a checkpoint has its keys sorted, a fresh one doesn't.
+    table = table[[*_FIRST, *sorted(set(table) - set(_FIRST))]]
     skills = [f"score_{skill}" for skill in SKILLS]
     table[skills] = table[skills].astype(float)
     return table
+
+
+def with_sorted_metadata(path: Path) -> None:
+    """Rewrite a safetensors header with its metadata in order.
+
+    The library keeps metadata in a hash map, so the same adapter would get other bytes each time.
+    """
+    content = path.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with written_whole(path) as temporary:
+        temporary.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size :])
 
 
 def _short_ledger(ledger: Ledger) -> dict[str, Any]:
