@@ -87,7 +87,7 @@ def test_cmyk_is_refused(tmp_path):
 
 
 def test_animation_is_refused(tmp_path):
-    frames = [Image.new("P", (4, 4), colour) for colour in (0, 1, 2)]
+    frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "green", "blue")]
     path = saved(tmp_path, frames[0], "a.gif", save_all=True, append_images=frames[1:])
     with pytest.raises(CastError, match=r"a\.gif: 3 frames"):
         load_image(path)

@@ -91,6 +91,9 @@ def test_best_setting_weighs_skills_alike():
 def test_no_scenes_is_an_error(verifier):
     with pytest.raises(CastError, match="draw at least one"):
         sweep(verifier, [])
+    verifier.heatmap = HeatmapSection(baseline="none")
+    with pytest.raises(CastError, match="baseline: neutral"):
+        sweep(verifier, [scenes()])
 
 
 def test_agreement_counts():

@@ -16,6 +16,7 @@ from typing import Any
 from cast.config.sections import VerifierSection
 from cast.errors import CastError
 from cast.io import sha256_file
+from cast.paths import from_root
 from cast.scene_graph import load_vocabulary, read_prompts
 from cast.verifier.front import score_manifest
 from cast.verifier.manifest import read_manifest
@@ -63,7 +64,7 @@ def _score(chosen: argparse.Namespace) -> int:
     vocabulary = load_vocabulary(chosen.vocabulary) if chosen.vocabulary else None
     records = read_prompts(chosen.benchmark, vocabulary)
     entries = read_manifest(chosen.manifest, records, chosen.root)
-    local = Path(chosen.verifier).is_dir()
+    local = from_root(chosen.verifier).is_dir()
     dtype = chosen.dtype or ("float32" if local else "bfloat16")
     section = VerifierSection(path=chosen.verifier, dtype=dtype)
     verifier = Verifier.load(section, chosen.device, chosen.batch)
@@ -90,7 +91,8 @@ def _score(chosen: argparse.Namespace) -> int:
 
 def _weights_identity(path: str, verifier: Verifier) -> str:
     """Content hash of local weights, or hub id and revision."""
-    files = sorted(Path(path).glob("*.safetensors")) if Path(path).is_dir() else []
+    place = from_root(path)
+    files = sorted(place.glob("*.safetensors")) if place.is_dir() else []
     if files:
         return " ".join(sha256_file(file) for file in files)
     config: Any = verifier.model.config

@@ -18,6 +18,7 @@ from transformers import (
 
 from cast.errors import CastError
 from cast.manifest import check_manifest
+from cast.paths import from_root
 
 
 def load_parts(
@@ -25,15 +26,19 @@ def load_parts(
 ) -> tuple[Qwen3VLForConditionalGeneration, PreTrainedTokenizerBase, Qwen2VLImageProcessorPil]:
     """Parts of the verifier at `path` (a local folder or a hub id), on `device`.
 
+    A relative folder is read from the repository's root, as every path of a config.
+
     `CastError` names the path when it is missing, gated, incomplete, or another model.
     """
-    local = Path(path)
-    if not local.is_dir() and (local.is_absolute() or path.count("/") != 1 or local.suffix):
+    place = from_root(path)
+    if place.is_dir():
+        path = str(place)
+    elif Path(path).is_absolute() or path.count("/") != 1:
         raise CastError(
             f"verifier.path: there is no folder {path!r}. Build the mini verifier with "
             "`snakemake zoo`, or name a hub id such as Qwen/Qwen3-VL-8B-Instruct."
         )
-    check_manifest(local)
+    check_manifest(place)
     target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     try:
         kind = AutoConfig.from_pretrained(path).model_type

@@ -126,19 +126,19 @@ class Verifier:
     ) -> tuple[Float[Tensor, "B L K N"], Float[Tensor, "B L N"], tuple[int, int]]:
         """Raw attention of every layer for atoms and neutral caption, and the image-token grid.
 
-        For sweeps over settings: `finish_map` turns any choice of layers into a heatmap. Heads
-        are averaged. All images must have one size.
+        For sweeps over settings: `finish_map` turns any choice of layers into a heatmap. Needs
+        the neutral baseline in the settings. All images must have one size.
         """
         grids: set[tuple[int, int]] = set()
 
         def run(patches: ImagePatches) -> list[Tensor]:
             grids.add(patches.grid)
             layers = tuple(range(self.depth))
-            return list(self._attention(self._prefix(patches), record, layers, row_offset))
+            return [self._attention(self._prefix(patches), record, layers, row_offset)]
 
-        atoms, neutral = self._over_batches(images, run)
+        attention = self._over_batches(images, run)[0]
         (grid,) = grids
-        return atoms, neutral, grid
+        return attention[:, :, :-1], attention[:, :, -1], grid
 
     def resolution(self, scores: Float[Tensor, "B K"]) -> Float[Tensor, " K"]:
         """Smallest spread of a group's scores that is more than rounding (paper 4.3).
@@ -201,15 +201,17 @@ class Verifier:
     @torch.no_grad()
     def _attention(
         self, prefix: Prefix, record: PromptRecord, layers: tuple[int, ...], row_offset: int
-    ) -> tuple[Float[Tensor, "B L K N"], Float[Tensor, "B L N"]]:
-        """Attention over the image tokens, per layer: mean over an atom's rows, and over the
-        neutral caption's."""
+    ) -> Float[Tensor, "B L G N"]:
+        """Attention over the image tokens, per layer: mean over each atom's rows and, last, over
+        the neutral caption's where the baseline needs it."""
         caption = self.segmenter.caption(record.prompt)
-        neutral = self.segmenter.caption(NEUTRAL_PROMPT)
-        packed = pack([caption.ids, neutral.ids], self.model.device)
         groups = [_atom_rows(caption, record, k, row_offset) for k in range(len(record.atoms))]
-        shift = packed.starts[1]
-        groups.append([shift + row for row in neutral.all_rows(row_offset)])
+        segments = [caption.ids]
+        if self.heatmap.baseline == "neutral":
+            neutral = self.segmenter.caption(NEUTRAL_PROMPT)
+            groups.append([len(caption.ids) + row for row in neutral.all_rows(row_offset)])
+            segments.append(neutral.ids)
+        packed = pack(segments, self.model.device)
         rows = sorted({row for group in groups for row in group})
         index = torch.tensor(rows, device=self.model.device)
         with recorded_queries(self.model, layers, index) as queries:
@@ -217,20 +219,19 @@ class Verifier:
         mask = packed.mask(prefix.length)[index]
         attention = layer_attentions(prefix, queries, mask, self.heatmap.heads)
         release(prefix)
-        place = {row: position for position, row in enumerate(rows)}
         average = torch.zeros(len(groups), len(rows), device=index.device)
         for k, group in enumerate(groups):
-            average[k, [place[row] for row in group]] = 1.0 / len(group)
-        stacked = torch.stack([average @ attention[layer] for layer in layers], dim=1).cpu()
-        return stacked[:, :, :-1], stacked[:, :, -1]
+            average[k, [rows.index(row) for row in group]] = 1.0 / len(group)
+        return torch.stack([average @ attention[layer] for layer in layers], dim=1).cpu()
 
     def _maps(
         self, prefix: Prefix, record: PromptRecord, grid: tuple[int, int]
     ) -> Float[Tensor, "B K R C"]:
         layers = chosen_layers(self.heatmap, self.depth)
-        atoms, neutral = self._attention(prefix, record, layers, self.heatmap.row_offset)
-        baseline = neutral.mean(dim=1) if self.heatmap.baseline == "neutral" else None
-        return finish_map(atoms.mean(dim=1), baseline, prefix.grid, grid, self.heatmap)
+        attention = self._attention(prefix, record, layers, self.heatmap.row_offset).mean(dim=1)
+        atoms, neutral = attention[:, : len(record.atoms)], attention[:, len(record.atoms) :]
+        baseline = neutral[:, 0] if self.heatmap.baseline == "neutral" else None
+        return finish_map(atoms, baseline, prefix.grid, grid, self.heatmap)
 
 
 def _atom_rows(

@@ -84,8 +84,11 @@ def sweep(
     """One row a setting and skill: `atoms`, `pointing`, `mass`, `area`, the means over atoms.
 
     One forward pass a row offset serves all sets and baselines. The verifier's own `heads`,
-    `floor` and `temperature` hold throughout. `CastError` when there is no scene.
+    `floor` and `temperature` hold throughout. `CastError` when there is no scene, or when the
+    verifier's own baseline is none.
     """
+    if verifier.heatmap.baseline != "neutral":
+        raise CastError("sweep: load the verifier with verifier.heatmap.baseline: neutral.")
     if not scenes:
         raise CastError("scenes: there are none; draw at least one.")
     sets = list(sets or layer_sets(verifier.depth))
