@@ -2,8 +2,8 @@
 
     python benchmarks/world.py --scenes 3000
 
-Prints a table and writes `results/benchmarks/world.json`: `scenes_per_s` (graph and prompt included),
-`render_per_s` (drawing alone), `oracle_per_s` (reading the images back).
+Prints a table and writes `results/benchmarks/world.json`: `scenes_per_s` (graph and prompt
+included), `render_per_s` (drawing alone), `oracle_per_s` (reading the images back).
 """
 
 import argparse
