@@ -16,6 +16,7 @@ from tiny_run import save_models
 from cast.config import RunConfig
 from cast.errors import CastError
 from cast.training import Preempted, train
+from cast.training.identity import source_sha256
 from cast.training.run_folder import StopRequest
 
 FORK = multiprocessing.get_context("fork")
@@ -25,6 +26,7 @@ FORK = multiprocessing.get_context("fork")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny-models")
     save_models(folder)
+    source_sha256()  # kept for the process, so that children are spared it
     return folder
 
 
