@@ -60,10 +60,9 @@ def ledger_of(arguments: argparse.Namespace, processes: int) -> Ledger:
 def measure(arguments: argparse.Namespace) -> dict[str, float]:
     """All keys of the JSON file."""
     one = ledger_of(arguments, 1)
-    seconds = {name: cost.wall_s for name, cost in one.phases.items()}
     steps = load_config(arguments.config).sampling.steps
     # Preflight's images are in the account too; shares are per image, so they don't distort it.
-    per_image = {name: seconds[name] / one.phases[name].images for name in seconds}
+    per_image = {name: cost.wall_s / cost.images for name, cost in one.phases.items()}
     images = one.images / arguments.collections
     transitions = one.phases["optimisation"].images / one.images
     per_image["optimisation"] *= transitions  # its images are replays: two an image

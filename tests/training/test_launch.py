@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import results
+from child_run import results
 from tiny_run import run_config
 
 from cast.errors import CastError

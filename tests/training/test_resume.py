@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FORK, _child, results, train_in_child
+from child_run import FORK, results, started, train_in_child
 from tiny_run import COLLECTIONS, run_config
 
 from cast.errors import CastError
@@ -67,10 +67,7 @@ def test_kills_inside_checkpoint_writing(models: Path, unbroken, tmp_path: Path)
 def test_kills_from_outside_at_any_instruction(models: Path, unbroken, tmp_path: Path):
     expected, _ = unbroken
     for delay in (0.4, 0.9, 1.7):
-        child = FORK.Process(
-            target=_child, args=(run_config(models), tmp_path, FORK.Value("i", 0), None, 0)
-        )
-        child.start()
+        child = started(run_config(models), tmp_path, FORK.Value("i", 0), None, 0)
         time.sleep(delay)
         child.kill()
         child.join()

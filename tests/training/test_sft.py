@@ -1,9 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
-from conftest import results, train_in_child
+from child_run import results, train_in_child
 from tiny_run import records, run_config
 
 from cast.errors import CastError
@@ -20,7 +21,7 @@ def test_the_best_are_the_best_and_ties_go_to_the_first():
 
 def test_budgets_of_the_paper(models: Path):
     """128 x 16 images and 128 updates, however they are grouped (5.1, D)."""
-    paper = {"collections": 128, "group_size": 16}
+    paper: dict[str, Any] = {"collections": 128, "group_size": 16}
     assert Budget.of(run_config(models, **paper)) == Budget(128, 16, 1)
     assert Budget.of(run_config(models, None, keep=3, of=64, **paper)) == Budget(32, 64, 4)
     assert Budget.of(run_config(models, None, keep=1, of=16, **paper)) == Budget(128, 16, 1)
