@@ -130,7 +130,7 @@ class TrainingSection(Section):
         le=1024,
     )
     learning_rate: float = setting(
-        5.0e-4, "AdamW's learning rate", source="ours; peers: 3e-4 at full size", gt=0.0, le=1.0
+        1.0e-4, "AdamW's learning rate", source="ours; peers: 3e-4 at full size", gt=0.0, le=1.0
     )
     betas: tuple[Beta, Beta] = setting((0.9, 0.999), "AdamW's betas", source="peers")
     weight_decay: float = setting(1.0e-4, "AdamW's weight decay", source="peers", ge=0.0, le=1.0)
