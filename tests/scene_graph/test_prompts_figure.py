@@ -2,6 +2,7 @@
 
 from graphs import vocabulary
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from cast.figures.prompts import draw_graph, prompt_distributions, prompts_figure
 from cast.scene_graph import Entity, Relation, SceneGraph, sample_prompts
@@ -21,7 +22,8 @@ def test_shares_add_up_and_are_drawn():
     left, right = figure.axes
     assert [label.get_text() for label in left.get_xticklabels()] == [str(n) for n in range(3, 11)]
     for axis, kind in ((left, "atom_count"), (right, "skill")):
-        heights = sorted(bar.get_height() for bar in axis.patches if bar.get_height() > 0)
+        bars = [bar for bar in axis.patches if isinstance(bar, Rectangle)]
+        heights = sorted(bar.get_height() for bar in bars if bar.get_height() > 0)
         shares = table.loc[(table["kind"] == kind) & (table["share"] > 0), "share"]
         assert heights == sorted(shares)
 

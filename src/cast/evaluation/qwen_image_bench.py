@@ -74,7 +74,7 @@ def quality_points(table: pd.DataFrame, level: str = "Overall") -> pd.DataFrame:
     check_quality(table)
     rows = []
     for (prompt_id, seed), own in table.groupby(["prompt_id", "generation_seed"]):
-        grades = {
+        grades: dict[Facet, Grade] = {
             Facet.parse(str(facet)): _GRADES[str(grade)]
             for facet, grade in zip(own["facet"], own["grade"], strict=True)
             if grade != UNREAD

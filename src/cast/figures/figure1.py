@@ -105,7 +105,8 @@ def figure1(example: Example, vocabulary: Vocabulary, foot: Sequence[str]) -> Fi
     shown = _shown(example.scores.mean(dim=1))
     figure = new_figure(PAGE, 1.35 + 0.72 * len(shown) + 0.35)
     with look():
-        above, below = figure.subfigures(2, 1, height_ratios=[1.35, 0.72 * len(shown) + 0.2])
+        heights = [1.35, 0.72 * len(shown) + 0.2]
+        above, below = figure.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
         left, right = above.subplots(1, 2, width_ratios=[1, 2.2])
         draw_graph(example.record.graph, vocabulary, left)
         _write_probes(right, example.record)

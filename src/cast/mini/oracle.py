@@ -67,7 +67,7 @@ def detect(image: np.ndarray) -> tuple[list[SceneObject], np.ndarray]:
     pixels = image.astype(np.float64) / 255
     border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
     figure = np.abs(pixels - np.median(border, axis=0)).max(-1) > 0.35
-    found = list(_objects(pixels, ndimage.binary_fill_holes(figure), OUTLINES))
+    found = list(_objects(pixels, np.asarray(ndimage.binary_fill_holes(figure)), OUTLINES))
     masks = np.array([mask for _, mask in found], dtype=bool).reshape(-1, SIZE, SIZE)
     return [item for item, _ in found], masks
 
