@@ -130,15 +130,15 @@ def heatmap_memory(parts: Any, record: PromptRecord, count: int) -> float:
     )
     eager.load_state_dict(model.state_dict())
     images = images_of(1024, count)
-    inputs = batch_inputs(parts, images, record.prompt)
     verifier = Verifier(model, Segmenter(tokenizer), processor, batch=count)
 
     @torch.no_grad()
     def forward() -> None:
-        model.model(**inputs)
+        model.model(**batch_inputs(parts, images, record.prompt))
 
     @torch.no_grad()
     def with_attentions() -> None:
+        inputs = batch_inputs(parts, images, record.prompt)
         eager.eval().model(**inputs, output_attentions=True)
 
     forward()

@@ -5,6 +5,7 @@ as an evaluated arm's `scores.parquet`. A score of at least 0.5 is a yes. For a 
 score is the probability of the asked number, so a yes means "that many".
 """
 
+import numpy as np
 import pandas as pd
 
 from cast.errors import CastError
@@ -25,10 +26,12 @@ def agreement(
     for name in ("skill", column, truth):
         if name not in table:
             raise CastError(f"scores: no column {name!r}; it has {sorted(table.columns)}.")
-    if table.empty or not table[truth].isin([0, 1]).all():
+    if table.empty or not np.isin(table[truth].to_numpy(), [0, 1]).all():
         raise CastError(f"scores: {truth} must be 0 or 1 in every row; only the mini world has it.")
     present = [skill for skill in ORDER if bool((table["skill"] == skill).any())]
-    rows = {skill: _confusion(table[table["skill"] == skill], column, truth) for skill in present}
+    rows = {
+        skill: _confusion(table.loc[table["skill"] == skill], column, truth) for skill in present
+    }
     rows["all"] = _confusion(table, column, truth)
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("skill").reset_index()
 

@@ -101,7 +101,8 @@ def sweep(
     keys = [*KEYS, "skill"]
     means = table.pivot_table(["pointing", "mass", "area"], keys, aggfunc="mean")
     counts = table.assign(atoms=1).pivot_table("atoms", keys, aggfunc="sum")
-    return means.join(counts).reset_index()[[*keys, "atoms", "pointing", "mass", "area"]]
+    columns = [*keys, "atoms", "pointing", "mass", "area"]
+    return means.join(counts).reset_index().reindex(columns=columns)
 
 
 def _scene_rows(
