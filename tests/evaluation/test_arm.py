@@ -29,7 +29,7 @@ OVERRIDES = {
     "backbones": ["tiny-flux2"],
     "methods": ["flow_grpo_g2", "cast"],
     "sampling": {"steps": 6, "height": 64, "width": 64},
-    "verifier": {"path": "models/tiny/verifier"},
+    "verifier": {"path": "models/tiny/verifier", "heatmap": {"layers": None}},
     "evaluation": {
         "seeds": [1, 2],
         "limit": 4,
@@ -47,7 +47,7 @@ LEDGER = {
     "learning_rates": [1e-4],
     "images": 2,
     "updates": 1,
-    "phases": {"generation": {"device_s": 36.0, "device_kind": "cpu"}},
+    "phases": {"generation": {"device_s": 36.0, "device_kind": "cpu", "device_name": "a CPU"}},
 }
 
 

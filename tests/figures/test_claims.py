@@ -1,8 +1,8 @@
 """Verdicts follow from intervals by the stated rule, and evidence is never made up."""
 
+import dataclasses
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -120,19 +120,16 @@ def test_measures_on_planted_arms(evidence, arms, hard_case):
     assert better.interval is not None and better.interval.low > 0
 
 
-def test_oracle_share_is_one_for_an_honest_verifier(evidence, arms, hard_case):
+def test_oracle_and_verifier_agree_for_an_honest_verifier(evidence, arms, hard_case):
     honest = [
-        type(arm)(
-            **{
-                **arm.__dict__,
-                "scores": {s: t.assign(oracle=t["score"]) for s, t in arm.scores.items()},
-            }
+        dataclasses.replace(
+            arm, scores={s: t.assign(oracle=t["score"]) for s, t in arm.scores.items()}
         )
         for arm in arms
     ]
-    found = measures.oracle_share(Planted(evidence.config, honest, hard_case))
-    assert found.interval is not None
-    assert np.allclose([found.interval.low, found.interval.high], 1.0)
+    found = measures.oracle_gain(Planted(evidence.config, honest, hard_case))
+    gain = arms[2].by_prompt().mean() - arms[0].by_prompt().mean()
+    assert found.value == pytest.approx(gain)
     agreement = measures.verifier_accuracy(Planted(evidence.config, honest, hard_case))
     assert agreement.value == pytest.approx(1.0)
 

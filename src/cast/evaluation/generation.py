@@ -15,10 +15,9 @@ import pandas as pd
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
-from tqdm import tqdm
 
 from cast.errors import CastError
-from cast.evaluation.store import ImageStore, Parts
+from cast.evaluation.store import ImageStore, Parts, progress_bar
 from cast.flow import rollout
 from cast.io import sha256_json
 from cast.rng import torch_generator
@@ -100,8 +99,7 @@ def generate(
     constants = {key: value for key, value in identity.items() if isinstance(value, str | float)}
     size = max(1, batch // len(seeds))
     tables = []
-    with tqdm(total=len(records) * len(seeds), unit="image", disable=not progress) as bar:
-        bar.set_description("generating")
+    with progress_bar(len(records) * len(seeds), "generating", progress) as bar:
         for index, first in enumerate(range(0, len(records), size)):
             chunk = records[first : first + size]
             rows = parts.get(index)

@@ -6,8 +6,6 @@ it: a missing image or a prompt that was generated a different number of times i
 averaged over.
 """
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
@@ -87,6 +85,10 @@ def by_skill(scores: pd.DataFrame, column: str = "score") -> pd.DataFrame:
     three times among the object atoms, as in the published evaluator. Absent skills have no row.
     """
     check_scores(scores, column)
+    return _by_skill(scores, column)
+
+
+def _by_skill(scores: pd.DataFrame, column: str) -> pd.DataFrame:
     table = scores.pivot_table(column, "skill", "generation_seed", aggfunc="mean")
     return table.reindex([skill for skill in SKILLS if skill in table.index])
 
@@ -100,35 +102,29 @@ def geometric_by_atom_count(
     not a logarithm of zero (ours: the published evaluator has no clamp).
     """
     check_scores(scores, column)
+    return _geometric(scores, column, clamp)
+
+
+def _geometric(scores: pd.DataFrame, column: str, clamp: float) -> pd.DataFrame:
     logs = scores.assign(log=np.log(scores[column].clip(lower=clamp)))
     images = logs.pivot_table("log", ["atom_count", "prompt_id"], "generation_seed", aggfunc="mean")
     images = images.map(np.exp).reset_index(level="atom_count")
     return images.pivot_table(index="atom_count", aggfunc="mean")
 
 
-def share_saturated(scores: pd.DataFrame, column: str = "score") -> pd.Series:
-    """Share of prompts whose image scores at least 0.95, one value a seed.
+def share_saturated(means: pd.DataFrame) -> pd.Series:
+    """Share of prompts whose image scores at least 0.95, one value a seed, from `prompt_means`.
 
     App. G averages the share over the seeds; so does the mean of this series. A score within
     1e-9 of the threshold reaches it, whatever the order in which its atoms were summed.
     """
-    return (prompt_means(scores, column) >= SATURATED - 1e-9).mean()
+    return (means >= SATURATED - 1e-9).mean()
 
 
-def subset(scores: pd.DataFrame, prompt_ids: list[str] | tuple[str, ...]) -> pd.DataFrame:
-    """Rows of the given prompts; one that was never scored raises `CastError`."""
-    unknown = sorted(set(prompt_ids) - set(scores["prompt_id"]))
-    if unknown:
-        raise CastError(
-            f"scores: {len(unknown)} of {len(prompt_ids)} prompts of the subset were not scored, "
-            f"the first is {unknown[0]}; it must be made from the benchmark that is evaluated."
-        )
-    return scores.loc[scores["prompt_id"].isin(prompt_ids)]
-
-
-def report(scores: pd.DataFrame, column: str = "score") -> Mapping[str, pd.Series]:
-    """All numbers of the protocol, each a series over seeds: overall, skills, GM, saturation."""
-    named = {"overall": overall(scores, column), "saturated": share_saturated(scores, column)}
-    named |= {str(skill): row for skill, row in by_skill(scores, column).iterrows()}
-    gm = geometric_by_atom_count(scores, column)
+def report(scores: pd.DataFrame, column: str = "score") -> dict[str, pd.Series]:
+    """All numbers of the protocol, each a series over seeds: overall, saturated, skills, gm_N."""
+    means = prompt_means(scores, column)
+    named = {"overall": means.mean(), "saturated": share_saturated(means)}
+    named |= {str(skill): row for skill, row in _by_skill(scores, column).iterrows()}
+    gm = _geometric(scores, column, CLAMP)
     return named | {f"gm_{atom_count}": row for atom_count, row in gm.iterrows()}

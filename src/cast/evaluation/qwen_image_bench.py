@@ -72,16 +72,18 @@ def quality_points(table: pd.DataFrame, level: str = "Overall") -> pd.DataFrame:
     """Points (0 to 100) of a level: prompts as rows, seeds as columns; NaN where an image has no
     grade on that level."""
     check_quality(table)
-    rows = []
-    for (prompt_id, seed), own in table.groupby(["prompt_id", "generation_seed"]):
-        grades: dict[Facet, Grade] = {
-            Facet.parse(str(facet)): _GRADES[str(grade)]
-            for facet, grade in zip(own["facet"], own["grade"], strict=True)
-            if grade != UNREAD
-        }
-        points = image_points(ImageJudgement(grades, {})).get(level, np.nan)
-        rows.append({"prompt_id": prompt_id, "generation_seed": seed, "points": points})
-    return pd.DataFrame(rows).pivot(index="prompt_id", columns="generation_seed", values="points")
+    judged: dict[tuple[str, int], dict[Facet, Grade]] = {}
+    columns = (table[name] for name in ("prompt_id", "generation_seed", "facet", "grade"))
+    for prompt_id, seed, facet, grade in zip(*columns, strict=True):
+        grades = judged.setdefault((prompt_id, seed), {})
+        if grade != UNREAD:
+            grades[Facet.parse(facet)] = _GRADES[grade]
+    rows = [
+        (*key, image_points(ImageJudgement(grades, {})).get(level, np.nan))
+        for key, grades in judged.items()
+    ]
+    points = pd.DataFrame(rows, columns=["prompt_id", "generation_seed", "points"])
+    return points.pivot(index="prompt_id", columns="generation_seed", values="points")
 
 
 def overall_quality(table: pd.DataFrame) -> pd.Series:
@@ -91,4 +93,4 @@ def overall_quality(table: pd.DataFrame) -> pd.Series:
 
 def unread_share(table: pd.DataFrame) -> float:
     """Share of the judge's answers that couldn't be read."""
-    return float((table["grade"] == UNREAD).mean())
+    return float(np.mean(table["grade"].to_numpy() == UNREAD))

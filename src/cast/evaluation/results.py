@@ -11,7 +11,7 @@ from cast.config import CastConfig, load_method_config
 from cast.errors import CastError
 from cast.evaluation.budget import check_budgets, differences
 from cast.evaluation.folders import BASE, arm_folder, read_evaluation, world_folder
-from cast.evaluation.geneval2 import check_scores, prompt_means, report, subset
+from cast.evaluation.geneval2 import check_scores, prompt_means, report
 from cast.evaluation.hard_case import HardCase, read_hard_case
 from cast.evaluation.replicates import mean_by_prompt
 from cast.io import read_json
@@ -43,38 +43,59 @@ class Arm:
     ledgers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     runs: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     evaluations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    _means: dict[str, dict[int, pd.DataFrame]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def means(
+        self, column: str = "score", prompts: Sequence[str] | None = None
+    ) -> dict[int, pd.DataFrame]:
+        """Each training seed's `prompt_means`, optionally of some prompts only.
+
+        Raises `CastError` for an incomplete table, and for a prompt that was never scored.
+        """
+        if column not in self._means:
+            self._means[column] = {s: prompt_means(t, column) for s, t in self.scores.items()}
+        tables = self._means[column]
+        if prompts is None:
+            return tables
+        unknown = sorted({p for table in tables.values() for p in set(prompts) - set(table.index)})
+        if unknown:
+            raise CastError(
+                f"{self.backbone} {self.method}: {len(unknown)} of {len(prompts)} prompts of the "
+                f"subset were not scored, the first is {unknown[0]}; the subset must be of the "
+                "benchmark that is evaluated."
+            )
+        return {seed: table.loc[list(prompts)] for seed, table in tables.items()}
 
     def by_prompt(self, column: str = "score", prompts: Sequence[str] | None = None) -> pd.Series:
-        """Mean score of each prompt over replicates and training seeds (optionally a subset)."""
-        means = [mean_by_prompt(prompt_means(self._rows(s, prompts), column)) for s in self.scores]
+        """Mean score of each prompt over replicates and training seeds."""
+        means = [mean_by_prompt(table) for table in self.means(column, prompts).values()]
         return pd.concat(means, axis=1).mean(axis=1)
 
-    def report(
-        self, column: str = "score", prompts: Sequence[str] | None = None
-    ) -> dict[str, pd.Series]:
-        """The protocol's numbers, each a series over generation seeds, mean over training seeds."""
-        reports = [report(self._rows(seed, prompts), column) for seed in self.scores]
-        return {
-            name: pd.concat([one[name] for one in reports], axis=1).mean(axis=1)
-            for name in reports[0]
-        }
+    def overall(self, column: str = "score", prompts: Sequence[str] | None = None) -> pd.Series:
+        """AM overall of each generation seed, mean over training seeds."""
+        means = [table.mean() for table in self.means(column, prompts).values()]
+        return pd.concat(means, axis=1).mean(axis=1)
 
     def overall_by_training_seed(
         self, column: str = "score", prompts: Sequence[str] | None = None
     ) -> dict[int, float]:
         """AM overall of each training seed, mean over its replicates."""
+        tables = self.means(column, prompts)
+        return {seed: float(table.to_numpy().mean()) for seed, table in tables.items()}
+
+    def report(self, column: str = "score") -> dict[str, pd.Series]:
+        """The protocol's numbers, each a series over generation seeds, mean over training seeds."""
+        reports = [report(table, column) for table in self.scores.values()]
         return {
-            seed: float(prompt_means(self._rows(seed, prompts), column).to_numpy().mean())
-            for seed in self.scores
+            name: pd.concat([one[name] for one in reports], axis=1).mean(axis=1)
+            for name in reports[0]
         }
 
     def has(self, column: str) -> bool:
         """Whether every score of that column is there (the oracle's aren't, outside mini)."""
         return all(column in t.columns and t[column].notna().all() for t in self.scores.values())
-
-    def _rows(self, seed: int, prompts: Sequence[str] | None) -> pd.DataFrame:
-        table = self.scores[seed]
-        return table if prompts is None else subset(table, list(prompts))
 
 
 def load_arms(

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from tqdm import tqdm
 
 from cast.errors import CastError
 from cast.evaluation.generation import IMAGES
-from cast.evaluation.store import ImageStore, Parts
+from cast.evaluation.store import ImageStore, Parts, progress_bar
 from cast.io import sha256_json
 from cast.scene_graph import PromptRecord
 from cast.workflow.digest import code_digest
@@ -44,8 +43,7 @@ def score_images(
     key = sha256_json([dict(identity), names, [r.prompt_id for r in records], oracle, code])
     parts = Parts(folder / "parts" / "scoring", key)
     tables = []
-    with tqdm(total=len(images), unit="image", disable=not progress) as bar:
-        bar.set_description("scoring")
+    with progress_bar(len(images), "scoring", progress) as bar:
         for index, first in enumerate(range(0, len(records), PROMPTS_A_CHUNK)):
             rows = parts.get(index)
             if rows is None:

@@ -7,12 +7,14 @@ it goes on after the last chunk; under another key it starts anew.
 
 import hashlib
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from jaxtyping import UInt8
 from PIL import Image
+from tqdm import tqdm
 
 from cast.errors import CastError
 from cast.io import write_parquet, written_whole
@@ -93,3 +95,9 @@ class Parts:
 
     def _path(self, index: int) -> Path:
         return self.folder / f"{index:06d}.parquet"
+
+
+def progress_bar(total: int, doing: str, shown: bool) -> tqdm:
+    """A bar over images, with the time left; in a log file it writes a line every half minute."""
+    interval = 0.5 if sys.stderr.isatty() else 30.0
+    return tqdm(total=total, desc=doing, unit="image", disable=not shown, mininterval=interval)

@@ -9,15 +9,13 @@ listed. Only the scores need the same prompts and seeds.
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from cast.evaluation.budget import differences
 from cast.evaluation.geneval2 import SKILLS, prompt_means
 from cast.evaluation.replicates import Interval, difference, mean_by_prompt
 from cast.evaluation.results import read_scores
-from cast.evaluation.store import ImageStore
-from cast.figures.figure5 import image_grid
+from cast.figures.figure5 import image_grid, image_row, load_images
 from cast.figures.numbers import bracketed, interval_columns, plain
 from cast.figures.style import save_figure
 from cast.io import read_json
@@ -91,30 +89,14 @@ def _short(value: Any) -> str:
 
 def _save_pictures(first: Path, second: Path, scores: list[pd.DataFrame], out: Path) -> None:
     means = [mean_by_prompt(prompt_means(table)) for table in scores]
-    apart = (means[0] - means[1]).abs().round(12)
-    order = apart.rename_axis("prompt_id").reset_index(name="apart")
-    order = order.sort_values(["apart", "prompt_id"], ascending=[False, True]).head(SHOWN)
+    apart = dict(zip(means[0].index, (means[0] - means[1]).abs().round(12), strict=True))
+    chosen = sorted(apart, key=lambda prompt_id: (-apart[prompt_id], prompt_id))[:SHOWN]
     rows, images = [], []
-    for prompt_id in order["prompt_id"]:
+    for prompt_id in chosen:
         for title, folder, table in zip("AB", (first, second), scores, strict=True):
-            seed = int(table["generation_seed"].min())
-            own = table[(table["prompt_id"] == prompt_id) & (table["generation_seed"] == seed)]
-            rows.append(
-                {
-                    "prompt_id": prompt_id,
-                    "prompt": own["prompt"].iloc[0],
-                    "title": title,
-                    "generation_seed": seed,
-                    "score": own["score"].mean(),
-                    "oracle": own["oracle"].mean(),
-                }
-            )
-            images.append(_image(folder, str(prompt_id), seed))
+            row = image_row(table, str(prompt_id), int(table["generation_seed"].min()))
+            rows.append({**row, "title": title})
+            images += load_images(folder, pd.DataFrame([row]))
     table = pd.DataFrame(rows)
     foot = [f"A: {first.parent.name}/{first.name}   B: {second.parent.name}/{second.name}"]
     save_figure(image_grid(table, images, foot), out / "compare", table)
-
-
-def _image(folder: Path, prompt_id: str, seed: int) -> np.ndarray:
-    images = pd.read_parquet(folder / "images.parquet").set_index(["prompt_id", "generation_seed"])
-    return ImageStore(folder / "images").get(str(images["image_sha256"][prompt_id, seed]))

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from cast.config import CastConfig
 from cast.evaluation.folders import BASE, arm_folder
 from cast.evaluation.results import Arm, load_arms, load_hard_case
-from cast.evaluation.store import ImageStore
+from cast.evaluation.store import ImageStore, pixels_sha256
 from cast.figures.footer import WORLDS, config_name
 from cast.figures.style import PAGE, look, new_figure, note, save_figure
 
@@ -31,21 +31,31 @@ def grid_rows(arms: Sequence[Arm], prompt_ids: Sequence[str], seed: int) -> pd.D
     for prompt_id in prompt_ids:
         for arm in arms:
             first = min(arm.scores)
-            table = arm.scores[first]
-            own = table[(table["prompt_id"] == prompt_id) & (table["generation_seed"] == seed)]
-            rows.append(
-                {
-                    "prompt_id": prompt_id,
-                    "prompt": own["prompt"].iloc[0],
-                    "method": arm.method,
-                    "title": arm.title,
-                    "training_seed": first,
-                    "generation_seed": seed,
-                    "score": own["score"].mean(),
-                    "oracle": own["oracle"].mean(),
-                }
-            )
+            row = image_row(arm.scores[first], prompt_id, seed)
+            rows.append({**row, "method": arm.method, "title": arm.title, "training_seed": first})
     return pd.DataFrame(rows)
+
+
+def image_row(scores: pd.DataFrame, prompt_id: str, seed: int) -> dict[str, Any]:
+    """Prompt and mean scores of one image of a score table."""
+    own = scores[(scores["prompt_id"] == prompt_id) & (scores["generation_seed"] == seed)]
+    return {
+        "prompt_id": prompt_id,
+        "prompt": own["prompt"].iloc[0],
+        "generation_seed": seed,
+        "score": own["score"].mean(),
+        "oracle": own["oracle"].mean(),
+    }
+
+
+def load_images(folder: Path, rows: pd.DataFrame) -> list[np.ndarray]:
+    """The stored images of `rows` (by prompt id and generation seed), in their order."""
+    stored = pd.read_parquet(folder / "images.parquet")
+    keys = zip(stored["prompt_id"], stored["generation_seed"], strict=True)
+    names = dict(zip(keys, stored["image_sha256"], strict=True))
+    store = ImageStore(folder / "images")
+    wanted = zip(rows["prompt_id"], rows["generation_seed"], strict=True)
+    return [store.get(names[key]) for key in wanted]
 
 
 def image_grid(rows: pd.DataFrame, images: Sequence[np.ndarray], foot: list[str]) -> Figure:
@@ -103,30 +113,21 @@ def _make(config: CastConfig, stem: Path, first: int) -> list[Path]:
     chosen = list(hard_case.prompt_ids[first : first + ROWS]) or list(hard_case.prompt_ids[:ROWS])
     seed = config.evaluation.seeds[0]
     rows = grid_rows(arms, chosen, seed)
-    rows["image_sha256"] = [
-        _image_name(config, backbone, str(m), int(t), str(p), seed)
-        for m, t, p in zip(rows["method"], rows["training_seed"], rows["prompt_id"], strict=True)
-    ]
-    images = [
-        ImageStore(arm_folder(config, backbone, str(m), int(t)) / "images").get(str(name))
-        for m, t, name in zip(
-            rows["method"], rows["training_seed"], rows["image_sha256"], strict=True
+    by_method = {
+        arm.method: load_images(
+            arm_folder(config, backbone, arm.method, min(arm.scores)),
+            rows[rows["method"] == arm.method],
         )
-    ]
+        for arm in arms
+    }
+    images = [by_method[arm.method][i] for i in range(len(chosen)) for arm in arms]
+    rows["image_sha256"] = [pixels_sha256(image) for image in images]
     foot = [
         WORLDS[config.world],
         f"{backbone}; Hard Case prompts {first + 1} to {first + len(chosen)} of the frozen list, "
         f"seed {seed}; mean atom score; config {config_name(config)}.",
     ]
     return save_figure(image_grid(rows, images, foot), stem, rows)
-
-
-def _image_name(
-    config: CastConfig, backbone: str, method: str, training_seed: int, prompt_id: str, seed: int
-) -> str:
-    path = arm_folder(config, backbone, method, training_seed) / "images.parquet"
-    images = pd.read_parquet(path).set_index(["prompt_id", "generation_seed"])["image_sha256"]
-    return str(images[prompt_id, seed])
 
 
 def make(config: CastConfig, stem: Path) -> list[Path]:

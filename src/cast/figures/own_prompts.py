@@ -7,16 +7,15 @@ Each line of the file holds what GenEval 2's lines hold; `prompt`, `atom_count`,
 """
 
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from cast.config import CastConfig
 from cast.evaluation import evaluate
 from cast.evaluation.geneval2 import by_skill, overall
 from cast.evaluation.replicates import over_replicates
-from cast.evaluation.store import ImageStore
-from cast.figures.figure5 import image_grid
+from cast.figures.figure5 import image_grid, load_images
 from cast.figures.footer import WORLDS, config_name
 from cast.figures.style import save_figure
 from cast.scene_graph import load_vocabulary, read_prompts
@@ -37,12 +36,7 @@ def own_prompts(
     seeds = config.evaluation.seeds
     scores = evaluate(config, backbone, adapter, records, seeds, out)
     rows = seed_rows(scores, [record.prompt_id for record in records[:MOST]])
-    stored = pd.read_parquet(out / "images.parquet").set_index(["prompt_id", "generation_seed"])
-    store = ImageStore(out / "images")
-    images: list[np.ndarray] = [
-        store.get(str(stored["image_sha256"][prompt_id, seed]))
-        for prompt_id, seed in zip(rows["prompt_id"], rows["generation_seed"], strict=True)
-    ]
+    images = load_images(out, rows)
     foot = [WORLDS[config.world], f"{backbone}; mean atom score; config {config_name(config)}."]
     save_figure(image_grid(rows, images, foot), out / "own_prompts", rows)
     return scores
@@ -50,23 +44,12 @@ def own_prompts(
 
 def seed_rows(scores: pd.DataFrame, prompt_ids: list[str]) -> pd.DataFrame:
     """One row an image, prompt by prompt and seed by seed, titled by its seed."""
-    means = scores.groupby(["prompt_id", "generation_seed"])[["score", "oracle"]].mean()
-    texts = scores.drop_duplicates("prompt_id").set_index("prompt_id")["prompt"]
-    seeds = sorted(set(scores["generation_seed"]))
-    return pd.DataFrame(
-        [
-            {
-                "prompt_id": prompt_id,
-                "prompt": texts[prompt_id],
-                "title": f"seed {seed}",
-                "generation_seed": seed,
-                "score": means["score"][prompt_id, seed],
-                "oracle": means["oracle"][prompt_id, seed],
-            }
-            for prompt_id in prompt_ids
-            for seed in seeds
-        ]
-    )
+    shown = scores[scores["prompt_id"].isin(prompt_ids)]
+    keys = ["prompt_id", "prompt", "generation_seed"]
+    means = shown.groupby(keys)[["score", "oracle"]].mean().reset_index()
+    records: list[dict[str, Any]] = means.to_dict("records")
+    records.sort(key=lambda row: (prompt_ids.index(row["prompt_id"]), row["generation_seed"]))
+    return pd.DataFrame([{**row, "title": f"seed {row['generation_seed']}"} for row in records])
 
 
 def summary(scores: pd.DataFrame) -> str:

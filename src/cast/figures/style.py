@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -107,5 +108,7 @@ def write_csv(path: Path, table: pd.DataFrame, digits: int = 6) -> None:
 
 
 def note(figure: Figure, lines: Sequence[str]) -> None:
-    """Say below the figure in which world it was made."""
-    figure.supxlabel("\n".join(lines), fontsize=5.5, color="#555555")
+    """Say below the figure in which world it was made; long lines are broken to its width."""
+    fitting = int(figure.get_figwidth() * 22)  # characters at this size
+    text = "\n".join(fill(line, fitting) for line in lines)
+    figure.supxlabel(text, fontsize=5.5, color="#555555")

@@ -67,11 +67,11 @@ def _levels(arm: Arm, hard: Sequence[str]) -> dict[str, float]:
     row: dict[str, float] = {}
     for name, values in arm.report().items():
         row |= spread_columns(name, over_replicates(values))
-    row |= spread_columns("hard", over_replicates(arm.report(prompts=hard)["overall"]))
+    row |= spread_columns("hard", over_replicates(arm.overall(prompts=hard)))
     for column, name in (("score_strict", "strict"), ("oracle", "oracle")):
         for prefix, prompts in (("", None), ("hard_", hard)):
             known = arm.has(column)
-            values = over_replicates(arm.report(column, prompts)["overall"]) if known else None
+            values = over_replicates(arm.overall(column, prompts)) if known else None
             row |= spread_columns(prefix + name, values)
     for prefix, prompts in (("", None), ("hard_", hard)):
         seeds = list(arm.overall_by_training_seed(prompts=prompts).values())

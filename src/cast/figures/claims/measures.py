@@ -1,6 +1,5 @@
 """Measures of the claims that scores, ledgers and the pure core can answer by themselves."""
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 
@@ -16,7 +15,6 @@ from cast.evaluation.replicates import (
     difference,
     gain_ratio,
     interval,
-    paired,
     resampled_means,
 )
 from cast.evaluation.results import Arm, check_arms
@@ -41,8 +39,9 @@ def hard_ratio(backbone: str) -> Callable[[Evidence], Measured]:
         name = _stand_in(evidence, backbone)
         base, rival, cast = evidence.arms(BASE, G2, "cast", backbone=name)
         hard = evidence.hard_case.prompt_ids
-        ratio = gain_ratio(*(a.by_prompt(prompts=hard) for a in (cast, rival, base)))  # type: ignore[arg-type]
-        lead = difference(cast.by_prompt(prompts=hard), rival.by_prompt(prompts=hard))
+        treated, reference, zero = (a.by_prompt(prompts=hard) for a in (cast, rival, base))
+        ratio = gain_ratio(treated, reference, zero)
+        lead = difference(treated, reference)
         return Measured(f"{name}: ratio {said(ratio, '.2f')}; lead {said(lead)}", ratio)
 
     return measure
@@ -77,9 +76,9 @@ def holds_or_improves(evidence: Evidence) -> Measured:
     base, cast = evidence.arms(BASE, "cast")
     gains = {"overall": difference(cast.by_prompt(), base.by_prompt())}
     for skill in SKILLS:
-        values = [_skill_by_prompt(arm, skill) for arm in (cast, base)]
-        if len(values[0]):
-            gains[skill] = difference(*values)
+        after, before = (_skill_by_prompt(arm, skill) for arm in (cast, base))
+        if len(after):
+            gains[skill] = difference(after, before)
     worst = min(gains.values(), key=lambda gain: gain.high)
     text = "; ".join(f"{name} {said(gain)}" for name, gain in gains.items())
     # "Holds or improves" fails only where a loss can be told from none, so the upper bound of the
@@ -88,10 +87,11 @@ def holds_or_improves(evidence: Evidence) -> Measured:
 
 
 def _skill_by_prompt(arm: Arm, skill: str) -> pd.Series:
-    tables = [
-        t[t["skill"] == skill].groupby("prompt_id")["score"].mean() for t in arm.scores.values()
-    ]
-    return pd.concat(tables, axis=1).mean(axis=1)
+    """Mean score of a skill's atoms in each prompt that has one."""
+    rows = pd.concat([table[table["skill"] == skill] for table in arm.scores.values()])
+    if rows.empty:
+        return pd.Series(dtype=float)
+    return rows.pivot_table("score", "prompt_id", aggfunc="mean")["score"]
 
 
 def saturated(backbone: str) -> Callable[[Evidence], Measured]:
@@ -99,34 +99,26 @@ def saturated(backbone: str) -> Callable[[Evidence], Measured]:
 
     def measure(evidence: Evidence) -> Measured:
         name = _stand_in(evidence, backbone)
-        scores = evidence.arm(BASE, name).scores[0]
-        means = scores.pivot_table("score", "prompt_id", "generation_seed", aggfunc="mean")
-        share = (means >= 0.95 - 1e-9).mean(axis=1)
-        (sample,) = resampled_means(share.to_numpy(dtype=float))
-        found = interval(float(share_saturated(scores).mean()), sample)
+        means = evidence.arm(BASE, name).means()[0]
+        by_prompt = share_saturated(means.T)  # here the share of each prompt's seeds
+        (sample,) = resampled_means(by_prompt.to_numpy(dtype=float))
+        found = interval(float(share_saturated(means).mean()), sample)
         return Measured(f"{name}: {said(found, '.1%')}", found)
 
     return measure
 
 
-def oracle_share(evidence: Evidence) -> Measured:
-    """How much of CAST's full-set gain by the verifier the oracle confirms, and Flow-GRPO's."""
+def oracle_gain(evidence: Evidence) -> Measured:
+    """CAST's full-set gain by the oracle, and beside it the verifier's gain and Flow-GRPO's."""
     base, rival, cast = evidence.arms(BASE, G2, "cast")
     if not base.has("oracle"):
         raise NotRun("this world has no oracle")
-    words, found = [], None
+    words = []
     for arm in (rival, cast):
-        truth, zero, seen, blind = paired(
-            arm.by_prompt("oracle"), base.by_prompt("oracle"), arm.by_prompt(), base.by_prompt()
-        )
-        above, below = resampled_means(truth - zero, seen - blind)
-        gain = float((seen - blind).mean())
-        clear = interval(gain, below).low > 0
-        found = Interval(math.nan, math.nan, math.nan)
-        if clear:
-            found = interval(float((truth - zero).mean()) / gain, above / below)
-        words.append(f"{arm.title} {said(found, '.2f')}")
-    return Measured("; ".join(words), found)
+        true, seen = (difference(arm.by_prompt(c), base.by_prompt(c)) for c in ("oracle", "score"))
+        words.append(f"{arm.title}: oracle {said(true)}, verifier {said(seen)}")
+    gain = difference(cast.by_prompt("oracle"), base.by_prompt("oracle"))
+    return Measured("; ".join(words), gain)
 
 
 def verifier_accuracy(evidence: Evidence) -> Measured:
@@ -134,11 +126,11 @@ def verifier_accuracy(evidence: Evidence) -> Measured:
     base = evidence.arm(BASE)
     if not base.has("oracle"):
         raise NotRun("this world has no oracle")
-    scores = base.scores[0].assign(
-        agrees=lambda t: (t["score_strict"] >= 0.5) == (t["oracle"] >= 0.5)
-    )
-    by_skill = scores.groupby("skill")["agrees"].mean()
-    by_prompt = scores.groupby("prompt_id")["agrees"].mean().to_numpy(dtype=float)
+    table = base.scores[0]
+    agrees = (table["score_strict"] >= 0.5) == (table["oracle"] >= 0.5)
+    table = table.assign(agrees=agrees.astype(float))
+    by_skill = table.pivot_table("agrees", "skill", aggfunc="mean")["agrees"].to_dict()
+    by_prompt = table.pivot_table("agrees", "prompt_id", aggfunc="mean").to_numpy()[:, 0]
     found = interval(float(by_prompt.mean()), resampled_means(by_prompt)[0])
     words = ", ".join(f"{skill} {by_skill[skill]:.3f}" for skill in SKILLS if skill in by_skill)
     return Measured(f"{said(found, '.3f')}: {words}", found)
