@@ -78,7 +78,7 @@ def image_attention(
     """
     grouped = query.unflatten(1, (key.shape[1], -1))
     logits = torch.einsum("bghnd,bgtd->bghnt", grouped, key) * query.shape[-1] ** -0.5
-    logits = logits.masked_fill(~mask, torch.finfo(logits.dtype).min)
+    logits.masked_fill_(~mask, torch.finfo(logits.dtype).min)
     weights = logits.softmax(dim=-1, dtype=torch.float32)[..., columns].flatten(1, 2)
     return weights.mean(dim=1) if heads == "mean" else weights.amax(dim=1)
 
