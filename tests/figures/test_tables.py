@@ -60,6 +60,13 @@ def test_the_oracle_stands_beside_the_verifier(rows, arms, hard_case):
     assert "by the oracle" not in str(layout1(without, []).spans)
 
 
+def test_a_loss_by_the_oracle_is_said(arms, hard_case):
+    worse = {0: arms[2].scores[0].assign(oracle=0.0)}
+    rows = table1([*arms[:2], dataclasses.replace(arms[2], scores=worse)], hard_case)
+    said = [line for line in layout1(rows, []).footer if "by the oracle" in line]
+    assert len(said) == 1 and said[0].startswith("CAST loses overall by the oracle, −0.")
+
+
 def test_training_seeds_are_averaged_and_their_spread_shown(arm, hard_case):
     arms = [arm(method, seeds=(0, 1, 2)) for method in ("base", "flow_grpo_g2", "cast")]
     rows = table1(arms, hard_case).set_index("method")

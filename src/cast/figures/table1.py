@@ -180,6 +180,11 @@ def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
         "Flow-GRPO's own gain can be told from 0.",
     ]
     for row in rows:
+        if row["oracle_gain_high"] < 0:  # NaN, without an oracle, is not
+            lines.append(
+                f"{row['title']} loses overall by the oracle, {bracketed(row, 'oracle_gain')}: "
+                "whatever the verifier says of it, its images got worse."
+            )
         if _defined(row["hard_on_selecting_seeds"]):
             lines.append(
                 "Hard Case was chosen on other seeds. On the choosing seeds the base scores "
