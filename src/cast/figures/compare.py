@@ -29,16 +29,17 @@ def compare(first: Path, second: Path, out: Path) -> str:
     scores = [read_scores(folder) for folder in (first, second)]
     table = score_differences(*scores)
     lines = [f"A = {first}", f"B = {second}", "", "Settings and budgets that differ (A, B):"]
-    found = [
-        f"  {name}: {place}: {_short(one)} | {_short(other)}"
-        for name in ("evaluation.json", "ledger.json", "run.json")
-        for place, one, other in differences(_record(first, name), _record(second, name))
-    ]
-    lines += found or ["  none"]
+    for name in ("evaluation.json", "ledger.json", "run.json"):
+        records = [_record(folder, name) for folder in (first, second)]
+        if bool(records[0]) != bool(records[1]):
+            lines.append(f"  {name}: only {'A' if records[0] else 'B'} has one")
+            continue
+        for place, one, other in differences(*records):
+            lines.append(f"  {name}: {place}: {_short(one)} | {_short(other)}")
     lines += ["", "Scores, and A minus B with its 95% interval over prompts:"]
     for row in table.to_dict("records"):
         lines.append(
-            f"  {row['measure']!s:22}{plain(row['a'])}  {plain(row['b'])}  "
+            f"  {row['measure']!s:24}{plain(row['a'])}  {plain(row['b'])}  "
             f"{bracketed(row, 'difference')}"
         )
     _save_pictures(first, second, scores, out)
