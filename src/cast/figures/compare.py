@@ -30,12 +30,12 @@ def compare(first: Path, second: Path, out: Path) -> str:
     table = score_differences(*scores)
     lines = [f"A = {first}", f"B = {second}", "", "Settings and budgets that differ (A, B):"]
     for name in ("evaluation.json", "ledger.json", "run.json"):
-        records = [_record(folder, name) for folder in (first, second)]
-        if bool(records[0]) != bool(records[1]):
-            lines.append(f"  {name}: only {'A' if records[0] else 'B'} has one")
+        one, two = _record(first, name), _record(second, name)
+        if bool(one) != bool(two):
+            lines.append(f"  {name}: only {'A' if one else 'B'} has one")
             continue
-        for place, one, other in differences(*records):
-            lines.append(f"  {name}: {place}: {_short(one)} | {_short(other)}")
+        for place, left, right in differences(one, two):
+            lines.append(f"  {name}: {place}: {_short(left)} | {_short(right)}")
     lines += ["", "Scores, and A minus B with its 95% interval over prompts:"]
     for row in table.to_dict("records"):
         lines.append(
