@@ -39,22 +39,24 @@ def train_flux2(work: Path, target: Path) -> None:
     oracle = measure.oracle_accuracy(images, records)
     metrics = {**losses, "steps": STEPS, "oracle on the mini benchmark, one seed": oracle}
     stages = {"autoencoder": vae.CONFIG, "touching": vae.TOUCHING, "flow": flux2.CONFIG}
-    seconds = stage_seconds(work, work / "vae/free", work / "vae/touching")
+    stages["refine"] = flux2.REFINE
+    seconds = stage_seconds(work, work / "refine", work / "vae/free", work / "vae/touching")
     count = export.parameters(pipe.transformer, pipe.text_encoder, pipe.vae)
     export.enter(target, stages, seconds, metrics, count)
 
 
 def train_qwen3_vl(work: Path, target: Path) -> None:
-    """Dense labels, then questions; measured on held-out scenes."""
+    """Dense labels, questions, then binding; measured on held-out scenes."""
     stage = vlm.Stage()
     vlm.train_vision(stage, work / "vision")
-    losses = vlm.train_answers(stage, work / "answers")
+    vlm.train_answers(stage, work / "answers")
+    losses = vlm.train_binding(stage, work / "binding")
     vlm.save(stage, target)
     verifier = Verifier.load(VerifierSection(path=str(target)))
     accuracy = measure.verifier_accuracy(verifier, SCENES)
     metrics = {**losses, "accuracy on held-out scenes": accuracy}
-    stages = {"vision": vlm.VISION, "answers": vlm.ANSWERS}
-    seconds = stage_seconds(work / "vision", work / "answers")
+    stages = {"vision": vlm.VISION, "answers": vlm.ANSWERS, "binding": vlm.BINDING}
+    seconds = stage_seconds(work / "vision", work / "answers", work / "binding")
     export.enter(target, stages, seconds, metrics, export.parameters(stage.model))
 
 

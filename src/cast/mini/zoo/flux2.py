@@ -29,6 +29,10 @@ from cast.mini.zoo.text import mistral_tokenizer
 from cast.rng import numpy_generator, torch_generator
 
 CONFIG = LoopConfig(steps=4400, batch=32, decay_share=0.4, ema=0.9995, checkpoint_every=100)
+# A second round from the first one's average, the noise renewed.
+REFINE = LoopConfig(
+    steps=3000, batch=64, warmup=100, decay_share=0.5, ema=0.999, checkpoint_every=50
+)
 TEXT_LAYERS = (1, 2, 3)  # hidden states joined to the prompt's embedding, as 10, 20, 30 in the big
 TEXT_TOKENS = 20  # the longest prompt has 17, and two marks
 SHARD = 8192  # scenes a file of cached latents
@@ -147,8 +151,9 @@ def tokenize(pipe: Flux2Pipeline, prompts: list[str]) -> dict[str, Tensor]:
 class FlowLoss:
     """Velocity loss of a batch of cached latents, and the helper's cross-entropy."""
 
-    def __init__(self, pipe: Flux2Pipeline, folder: Path, config: LoopConfig) -> None:
-        self.pipe, self.folder, self.config = pipe, folder, config
+    def __init__(self, pipe: Flux2Pipeline, folder: Path) -> None:
+        self.pipe, self.folder = pipe, folder
+        self.start(CONFIG, "zoo/flux2")
         self.readout = nn.Linear(128, sum(LABELS))
         nn.init.zeros_(self.readout.weight)
         self.middle: Tensor | None = None
@@ -156,6 +161,10 @@ class FlowLoss:
         self.loaded: tuple[int, dict[str, Tensor]] = (-1, {})
         self.image_ids = pipe._prepare_latent_ids(torch.zeros(1, 16, 8, 8))
         self.text_ids = pipe._prepare_text_ids(torch.zeros(1, TEXT_TOKENS, 1))
+
+    def start(self, config: LoopConfig, purpose: str) -> None:
+        """Draw from here on the batches and the noise of another stage."""
+        self.config, self.purpose = config, purpose
 
     def _keep(self, module: nn.Module, inputs: tuple, output: Tensor) -> None:
         self.middle = output
@@ -167,13 +176,13 @@ class FlowLoss:
         index = visit % SHARDS
         if self.loaded[0] != index:
             self.loaded = (index, shard(self.pipe.vae, self.pipe, self.folder, index))
-        order = numpy_generator(self.config.seed, "zoo/flux2/order", visit).permutation(SHARD)
+        order = numpy_generator(self.config.seed, f"{self.purpose}/order", visit).permutation(SHARD)
         rows = torch.from_numpy(order[place * self.config.batch : (place + 1) * self.config.batch])
         return {name: tensor[rows] for name, tensor in self.loaded[1].items()}
 
     def __call__(self, step: int) -> Losses:
         rows = self.batch(step)
-        generator = torch_generator(self.config.seed, "zoo/flux2/noise", step)
+        generator = torch_generator(self.config.seed, f"{self.purpose}/noise", step)
         x0 = rows["latents"].float()
         noise = torch.randn(x0.shape, generator=generator)
         sigma = torch.sigmoid(1.2 * torch.randn(len(x0), generator=generator) + 0.2)
@@ -203,11 +212,11 @@ class FlowLoss:
 
 
 def train(
-    folder: Path, autoencoder: Any, config: LoopConfig = CONFIG
+    folder: Path, autoencoder: Any, config: LoopConfig = CONFIG, refine: LoopConfig = REFINE
 ) -> tuple[Flux2Pipeline, dict]:
     """Train text encoder and transformer; the pipeline carries their moving average."""
     pipe = build_pipeline(autoencoder)
-    loss = FlowLoss(pipe, folder / "shards", config)
+    loss = FlowLoss(pipe, folder / "shards")
     modules = nn.ModuleDict(
         {
             "text_block": pipe.text_encoder.model.language_model,
@@ -215,9 +224,15 @@ def train(
             "readout": loss.readout,
         }
     )
-    trainer = Trainer(modules, config, folder)
-    losses = trainer.run(loss)
-    trainer.load_average()
+    losses = {}
+    for stage, purpose, place in (
+        (config, "zoo/flux2", folder),
+        (refine, "zoo/flux2/refine", folder / "refine"),
+    ):
+        loss.start(stage, purpose)
+        trainer = Trainer(modules, stage, place)
+        losses = trainer.run(loss)
+        trainer.load_average()
     return pipe, losses
 
 

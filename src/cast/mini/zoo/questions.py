@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cast.mini.facts import Facts, truths
+from cast.mini.facts import COUNT_WORDS, Facts, truths
 from cast.mini.world import SHAPES, Scene
 from cast.mini.zoo import data
 from cast.rng import numpy_generator
@@ -15,11 +15,13 @@ from cast.scene_graph import (
 )
 
 RELATIONS = ("to the left of", "to the right of", "above", "below", "touching")
+EVEN = {"object": 1, "count": 1, "attribute": 1, "position": 1}
+BINDING = {"object": 1, "count": 1, "attribute": 3, "position": 3}
 Question = tuple[str, str]  # probe, one-word answer
 
 
 def questioned_scenes(
-    seed: int, purpose: str, index: int, n: int, per_image: int
+    seed: int, purpose: str, index: int, n: int, per_image: int, quota: dict[str, int]
 ) -> list[tuple[Scene, str | None, list[Question]]]:
     """`n` scenes with `per_image` questions each, and the prompt where one was drawn from it.
 
@@ -39,32 +41,51 @@ def questioned_scenes(
             record, scene = data.touching_scene(rng)
             caption = record.prompt
         facts = Facts(scene.objects, scene.touching)
-        result.append((scene, caption, questions(facts, rng, per_image)))
+        result.append((scene, caption, questions(facts, rng, per_image, quota)))
     return result
 
 
-def questions(facts: Facts, rng: np.random.Generator, n: int) -> list[Question]:
-    """`n` questions about one image: per skill about as many that are true as false.
-
-    A third are about relations, the rest is shared by object, count and attribute.
-    """
+def questions(
+    facts: Facts, rng: np.random.Generator, n: int, quota: dict[str, int]
+) -> list[Question]:
+    """`n` questions about one image, in rounds of `quota[skill]` each (verbs are positions)."""
     found: list[Question] = []
-    skills: set[str] = set()
+    left = dict(quota)
     while len(found) < n:
         record = render_prompt(sample_graph_about(facts, rng), load_vocabulary("shapes"))
         for k in rng.permutation(len(record.atoms)):
             atom, holds = record.atoms[k], bool(truths(facts, record)[k])
             key = atom.skill if atom.skill != "verb" else "position"
-            if key in skills:
+            if not left[key]:
                 continue
-            skills.add(key)
+            left[key] -= 1
             answer = "Yes" if holds else "No"
             if atom.skill == "count":
                 answer = facts.count_word(record.graph.entities[atom.entities[0]].noun)
             found.append((atom.probe, answer))
-            if len(skills) == 4:
-                skills = set()
+            if not any(left.values()):
+                left = dict(quota)
     return found[:n]
+
+
+def recalls(facts: Facts, rng: np.random.Generator, n: int) -> list[Question]:
+    """Up to `n` open questions: the colour, texture, row or column of a kind that has one.
+
+    No benchmark asks them. A yes or no about a colour says little to a model that can't yet look
+    the colour up; these teach the looking-up (ours).
+    """
+    found: list[Question] = []
+    for noun in sorted({item.noun for item in facts.objects}):
+        items = [facts.objects[i] for i in facts.named(noun)]
+        for word, values in (
+            ("colour", {item.colour for item in items}),
+            ("texture", {item.texture or "No" for item in items}),
+            ("row", {COUNT_WORDS[int(item.y // 16) + 1] for item in items}),
+            ("column", {COUNT_WORDS[int(item.x // 16) + 1] for item in items}),
+        ):
+            if len(values) == 1:
+                found.append((f"{noun} {word}", values.pop()))
+    return [found[i] for i in rng.permutation(len(found))[:n]]
 
 
 def sample_graph_about(facts: Facts, rng: np.random.Generator) -> SceneGraph:

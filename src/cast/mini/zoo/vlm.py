@@ -6,6 +6,7 @@ see each other. The dense labels stay on as a helper; the readout is thrown away
 """
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import Qwen2VLImageProcessorPil, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
+from cast.mini.facts import Facts
 from cast.mini.world import COLOURS, SHAPES, TEXTURES, Scene
 from cast.mini.zoo import data, export, questions
 from cast.mini.zoo.loop import LoopConfig, Losses, Trainer
@@ -28,7 +30,11 @@ VISION = LoopConfig(steps=600, batch=32, learning_rate=1.5e-3, decay_share=0.0, 
 ANSWERS = LoopConfig(
     steps=2200, batch=24, learning_rate=1e-3, decay_share=0.4, ema=0.998, checkpoint_every=50
 )
+BINDING = LoopConfig(
+    steps=2000, batch=24, learning_rate=1e-3, decay_share=0.4, ema=0.998, checkpoint_every=50
+)
 PER_IMAGE = 8
+RECALLS = 4
 LABELS = (len(SHAPES) + 1, len(COLOURS) + 1, len(TEXTURES) + 1)
 
 
@@ -153,44 +159,89 @@ def train_vision(stage: Stage, folder: Path, config: LoopConfig = VISION) -> Non
 
 def train_answers(stage: Stage, folder: Path, config: LoopConfig = ANSWERS) -> dict[str, float]:
     """Stage 2: questions and captions, dense labels as a helper."""
-    modules = nn.ModuleDict({"model": stage.model, "readout": stage.readout})
-    trainer = Trainer(modules, config, folder)
 
     def loss(step: int) -> Losses:
-        batch = questions.questioned_scenes(
-            config.seed, "zoo/answers", step, config.batch, PER_IMAGE
-        )
-        scenes = [scene for scene, _, _ in batch]
-        patches = stage.patches(scenes, "zoo/answers", step)
-        turns = [_turns(stage.segmenter, caption, asked) for _, caption, asked in batch]
-        features, answer, caption = answer_losses(stage, patches, turns)
-        dense = stage.dense_loss(features, scenes)
+        answer, caption, _, dense = _question_losses(stage, config, "zoo/answers", step)
         return {"answer": answer, "caption": 0.1 * caption, "dense": 0.1 * dense}
 
+    return _train_whole(stage, folder, config, loss)
+
+
+def train_binding(stage: Stage, folder: Path, config: LoopConfig = BINDING) -> dict[str, float]:
+    """Stage 3: mostly attributes and positions, with open questions that teach to look them up.
+
+    After stage 2 the model says yes to every attribute of an object that is there.
+    """
+
+    def loss(step: int) -> Losses:
+        answer, caption, recall, dense = _question_losses(stage, config, "zoo/binding", step)
+        return {
+            "answer": answer,
+            "caption": 0.3 * caption,
+            "recall": 0.5 * recall,
+            "dense": 0.1 * dense,
+        }
+
+    return _train_whole(stage, folder, config, loss)
+
+
+def _train_whole(
+    stage: Stage, folder: Path, config: LoopConfig, loss: Callable[[int], Losses]
+) -> dict[str, float]:
+    modules = nn.ModuleDict({"model": stage.model, "readout": stage.readout})
+    trainer = Trainer(modules, config, folder)
     losses = trainer.run(loss)
     trainer.load_average()
     return losses
 
 
-Turn = tuple[list[int], int]  # token ids, and how many of the last are targets
+def _question_losses(
+    stage: Stage, config: LoopConfig, purpose: str, step: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Losses of a step: answers, captions, recalls (0 where none is asked), dense labels."""
+    binding = purpose == "zoo/binding"
+    quota = questions.BINDING if binding else questions.EVEN
+    batch = questions.questioned_scenes(
+        config.seed, purpose, step, config.batch, PER_IMAGE, quota
+    )
+    rng = numpy_generator(config.seed, purpose, "recalls", step)
+    scenes, turns = [], []
+    for scene, caption, asked in batch:
+        facts = Facts(scene.objects, scene.touching)
+        recalls = questions.recalls(facts, rng, RECALLS) if binding else []
+        scenes.append(scene)
+        turns.append(_turns(stage.segmenter, caption, asked, recalls))
+    patches = stage.patches(scenes, purpose, step)
+    features, *losses = answer_losses(stage, patches, turns)
+    answer, caption, recall = losses
+    return answer, caption, recall, stage.dense_loss(features, scenes)
+
+
+ANSWER, CAPTION, RECALL = 1, 2, 3  # what a turn's last tokens are trained as
+Turn = tuple[list[int], int, int]  # token ids, how many of the last are targets, and as what
 
 
 def _turns(
-    segmenter: Segmenter, caption: str | None, asked: list[questions.Question]
+    segmenter: Segmenter,
+    caption: str | None,
+    asked: list[questions.Question],
+    recalls: list[questions.Question],
 ) -> list[Turn]:
     turns = [
-        ([*segmenter.question(probe), segmenter.encode_answer(word)[0]], 1) for probe, word in asked
+        ([*segmenter.question(probe), segmenter.encode_answer(word)[0]], 1, kind)
+        for kind, pairs in ((ANSWER, asked), (RECALL, recalls))
+        for probe, word in pairs
     ]
     if caption is not None:
         segment = segmenter.caption(caption)
-        turns.append((list(segment.ids), len(segment.ids) - segment.first))
+        turns.append((list(segment.ids), len(segment.ids) - segment.first, CAPTION))
     return turns
 
 
 def answer_losses(
     stage: Stage, patches: ImagePatches, turns: list[list[Turn]]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Vision features, mean loss of one-token answers, and mean loss of caption tokens."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Vision features, and the mean loss of answers, of caption tokens and of recalls."""
     prefix, image_start = stage.segmenter.prefix(64)
     rows = [_row(row, len(prefix)) for row in turns]
     size = max(len(ids) for ids, _, _, _ in rows)
@@ -222,20 +273,23 @@ def answer_losses(
     # A token is predicted from the one before it.
     hidden = output.last_hidden_state[:, len(prefix) :][:, :-1]
     target, kind = ids[:, len(prefix) :][:, 1:], weight[:, 1:]
-    answer, caption = (
-        cross_entropy(stage.model.lm_head(hidden[kind == k]), target[kind == k]) for k in (1, 2)
+    answer, caption, recall = (
+        cross_entropy(stage.model.lm_head(hidden[kind == k]), target[kind == k])
+        if (kind == k).any()
+        else torch.zeros(())
+        for k in (ANSWER, CAPTION, RECALL)
     )
-    return torch.cat(output.image_outputs.pooler_output), answer, caption
+    return torch.cat(output.image_outputs.pooler_output), answer, caption, recall
 
 
 def _row(turns: list[Turn], prefix: int) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Ids, turn number, position in the turn and target kind (1 answer, 2 caption) of tokens."""
+    """Ids, turn number, position in the turn and target kind (0 for none) of tokens."""
     ids, owner, offset, kind = [], [], [], []
-    for number, (tokens, targets) in enumerate(turns):
+    for number, (tokens, targets, trained_as) in enumerate(turns):
         ids += tokens
         owner += [number] * len(tokens)
         offset += range(len(tokens))
-        kind += [0] * (len(tokens) - targets) + [1 if targets == 1 else 2] * targets
+        kind += [0] * (len(tokens) - targets) + [trained_as] * targets
     return ids, owner, offset, kind
 
 
