@@ -1,5 +1,6 @@
 """Scenes to train the zoo on, drawn on the fly; never a graph of the evaluation sets."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,6 +15,7 @@ from cast.scene_graph import (
     PromptRecord,
     Relation,
     SceneGraph,
+    Vocabulary,
     load_vocabulary,
     read_prompts,
     render_prompt,
@@ -22,6 +24,12 @@ from cast.scene_graph import (
 
 ATTRIBUTES = (*COLOURS, *TEXTURES)
 EVALUATION_FILES = ("data/mini/benchmark.jsonl", "data/mini/development.jsonl")
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """The mini world's words, read once: the file takes as long to parse as a scene to draw."""
+    return load_vocabulary("shapes")
 
 
 @cache
@@ -36,7 +44,7 @@ def scenes(seed: int, purpose: str, index: int, n: int) -> list[tuple[PromptReco
     """`n` prompts with a scene in which each is true, from the stream (seed, purpose, index)."""
     rng = numpy_generator(seed, purpose, "scene", index)
     records = sample_prompts(
-        load_vocabulary("shapes"),
+        vocabulary(),
         seed,
         n,
         exclude=evaluation_graphs(),
@@ -65,7 +73,7 @@ def touching_scene(rng: np.random.Generator) -> tuple[PromptRecord, Scene]:
     while True:
         graph = _touching_graph(rng)
         if graph.canonical() not in evaluation_graphs():
-            return render_prompt(graph, load_vocabulary("shapes")), render(graph, rng)
+            return render_prompt(graph, vocabulary()), render(graph, rng)
 
 
 def _touching_graph(rng: np.random.Generator) -> SceneGraph:
@@ -74,6 +82,25 @@ def _touching_graph(rng: np.random.Generator) -> SceneGraph:
     counts = (1, 1, int(rng.integers(1, 4)))
     entities = tuple(Entity(str(n), c, w) for n, c, w in zip(nouns, counts, words, strict=True))
     return SceneGraph(entities[: rng.integers(2, 4)], (Relation(0, "touching", 1),))
+
+
+def littered(scene: Scene, rng: np.random.Generator) -> Scene:
+    """The scene with up to four scrambled objects in its empty cells, which are none of its facts.
+
+    A generator that fails, or that is trained against a verifier, draws the parts of a thing and
+    not the thing. Each is an object whose 4-pixel blocks have changed places.
+    """
+    image = scene.image.copy()
+    taken = scene.object_masks.any(0).reshape(CELLS, 16, CELLS, 16).any((1, 3))
+    for cell in rng.permutation(np.flatnonzero(~taken.ravel()))[: rng.integers(1, 5)]:
+        noun, colour = str(rng.choice(SHAPES)), str(rng.choice(list(COLOURS)))
+        row, column = divmod(int(cell), CELLS)
+        area = (slice(16 * row, 16 * row + 16), slice(16 * column, 16 * column + 16))
+        drawn = draw([place(noun, colour, None, cell, rng)], image[0, 0, 0] / 255).image[area]
+        blocks = drawn.reshape(4, 4, 4, 4, 3).swapaxes(1, 2).reshape(16, 4, 4, 3)
+        mixed = blocks[rng.permutation(16)].reshape(4, 4, 4, 4, 3)
+        image[area] = mixed.swapaxes(1, 2).reshape(16, 16, 3)
+    return replace(scene, image=image)
 
 
 def to_tensor(images: list[np.ndarray]) -> Tensor:

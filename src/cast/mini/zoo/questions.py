@@ -10,7 +10,6 @@ from cast.scene_graph import (
     Entity,
     Relation,
     SceneGraph,
-    load_vocabulary,
     render_prompt,
 )
 
@@ -52,7 +51,7 @@ def questions(
     found: list[Question] = []
     left = dict(quota)
     while len(found) < n:
-        record = render_prompt(sample_graph_about(facts, rng), load_vocabulary("shapes"))
+        record = render_prompt(sample_graph_about(facts, rng), data.vocabulary())
         for k in rng.permutation(len(record.atoms)):
             atom, holds = record.atoms[k], bool(truths(facts, record)[k])
             key = atom.skill if atom.skill != "verb" else "position"

@@ -35,6 +35,7 @@ BINDING = LoopConfig(
 )
 PER_IMAGE = 8
 RECALLS = 4
+LITTERED = 0.4  # share of stage 3's scenes that hold scrambled objects, too
 LABELS = (len(SHAPES) + 1, len(COLOURS) + 1, len(TEXTURES) + 1)
 
 
@@ -201,12 +202,12 @@ def _question_losses(
     """Losses of a step: answers, captions, recalls (0 where none is asked), dense labels."""
     binding = purpose == "zoo/binding"
     quota = questions.BINDING if binding else questions.EVEN
-    batch = questions.questioned_scenes(
-        config.seed, purpose, step, config.batch, PER_IMAGE, quota
-    )
+    batch = questions.questioned_scenes(config.seed, purpose, step, config.batch, PER_IMAGE, quota)
     rng = numpy_generator(config.seed, purpose, "recalls", step)
     scenes, turns = [], []
     for scene, caption, asked in batch:
+        if binding and rng.random() < LITTERED:
+            scene = data.littered(scene, rng)
         facts = Facts(scene.objects, scene.touching)
         recalls = questions.recalls(facts, rng, RECALLS) if binding else []
         scenes.append(scene)
