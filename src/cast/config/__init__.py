@@ -5,6 +5,12 @@ the resolved settings of one training run.
 """
 
 from cast.config.arms import BackboneConfig, MethodConfig, RunConfig, WindowSection
+from cast.config.diagnostics import (
+    DiagnosticsSection,
+    HeadsSection,
+    SaturationSection,
+    StructureSection,
+)
 from cast.config.loading import (
     benchmark_path,
     check_files,
@@ -13,6 +19,7 @@ from cast.config.loading import (
     load_config,
     load_method_config,
     run_config,
+    studied_backbones,
 )
 from cast.config.reading import as_written
 from cast.config.sections import (
@@ -31,15 +38,19 @@ from cast.config.sections import (
 __all__ = [
     "BackboneConfig",
     "CastConfig",
+    "DiagnosticsSection",
     "EvaluationSection",
     "HardCaseSection",
+    "HeadsSection",
     "HeatmapSection",
     "LoraSection",
     "MethodConfig",
     "PromptsSection",
     "RunConfig",
     "SamplingSection",
+    "SaturationSection",
     "SdeSection",
+    "StructureSection",
     "TrainingSection",
     "VerifierSection",
     "WindowSection",
@@ -51,4 +62,5 @@ __all__ = [
     "load_config",
     "load_method_config",
     "run_config",
+    "studied_backbones",
 ]

@@ -4,12 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from cast.config.model import Section, setting
+from cast.config.model import Name, Section, Seed, setting
 from cast.config.sections import (
-    Name,
     SamplingSection,
     SdeSection,
-    Seed,
     TrainingSection,
     VerifierSection,
 )
@@ -19,17 +17,17 @@ class WindowSection(Section):
     """Candidate range [low, high) of stochastic transitions, for one N (paper 4.3, B)."""
 
     low: int = setting(..., "First transition that may be stochastic", source="paper B", ge=0)
-    high: int = setting(
+    high: Annotated[int, Field(ge=1)] | Literal["measured"] = setting(
         ...,
-        "One past the last one: ceil(tau* N), tau* the structure-formation point",
+        "One past the last one: ceil(tau* N), tau* the structure-formation point; measured takes "
+        "it from results/WORLD/BACKBONE/window.json, which the structure-formation study writes",
         source="paper B",
-        ge=1,
     )
     steps: int = setting(..., "The N that the range is for", ge=2)
 
     @model_validator(mode="after")
     def _consistent(self) -> "WindowSection":
-        if not self.low < self.high <= self.steps:
+        if self.high != "measured" and not self.low < self.high <= self.steps:
             raise ValueError(f"need low < high <= steps, not {self.low}, {self.high}, {self.steps}")
         return self
 

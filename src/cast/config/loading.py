@@ -26,15 +26,17 @@ def load_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     values = _overlaid(read_yaml(path), overrides or {})
     config = parse(CastConfig, values, place)
     hard_case = config.evaluation.hard_case.backbone
+    studied = config.diagnostics.backbones or ()
     for key, kind, names in (
         ("backbones", "backbones", config.backbones),
+        ("diagnostics.backbones", "backbones", studied),
         ("evaluation.hard_case.backbone", "backbones", (hard_case,)),
         ("methods", "methods", config.methods),
         ("vocabulary", "vocabularies", (config.vocabulary,)),
     ):
         for name in names:
             _named_file(kind, name, f"{place}: {key}")
-    for name in {*config.backbones, hard_case}:
+    for name in {*config.backbones, *studied, hard_case}:
         load_backbone_config(name)
     for name in config.methods:
         load_method_config(name)
@@ -65,7 +67,7 @@ def run_config(config: CastConfig, backbone: str, method: str, seed: int) -> Run
             f"config's sampling.steps ({config.sampling.steps}); the range [{window.low}, "
             f"{window.high}) holds for that many only. Measure it anew, or change the steps."
         )
-    if window.high - window.low < config.sde.window_length:
+    if window.high != "measured" and window.high - window.low < config.sde.window_length:
         raise CastError(
             f"config/backbones/{backbone}.yaml: window [{window.low}, {window.high}): must hold "
             f"sde.window_length ({config.sde.window_length}) transitions."
@@ -86,6 +88,13 @@ def run_config(config: CastConfig, backbone: str, method: str, seed: int) -> Run
         training=training,
         manifest=f"{config.results}/{config.world}/prompts/manifest.parquet",
     )
+
+
+def studied_backbones(config: CastConfig) -> tuple[str, ...]:
+    """The backbones of the diagnostic studies; those of the mini world where none are named."""
+    if config.diagnostics.backbones is not None:
+        return config.diagnostics.backbones
+    return tuple(sorted(file.stem for file in from_root("config/backbones").glob("mini-*.yaml")))
 
 
 def benchmark_path(config: CastConfig) -> Path:

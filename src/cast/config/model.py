@@ -29,6 +29,8 @@ def setting(
 
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9_.-]*$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Seed = Annotated[int, Field(ge=0, le=2_147_483_647)]
 
 _PLAIN = {
     int: "a whole number",

@@ -9,10 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from cast.config.model import NAME_PATTERN, Section, setting
+from cast.config.diagnostics import DiagnosticsSection
+from cast.config.model import Name, Section, Seed, setting
 
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-Seed = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -238,6 +237,7 @@ class CastConfig(Section):
     )
     training: TrainingSection = TrainingSection()
     evaluation: EvaluationSection = EvaluationSection()
+    diagnostics: DiagnosticsSection = DiagnosticsSection()
 
     @model_validator(mode="after")
     def _consistent(self) -> "CastConfig":
@@ -250,5 +250,9 @@ class CastConfig(Section):
         if self.training.collections > self.prompts.manifest:
             raise ValueError(
                 f"training.collections must be at most prompts.manifest ({self.prompts.manifest})"
+            )
+        if max(self.diagnostics.heads.steps) >= self.sampling.steps:
+            raise ValueError(
+                f"diagnostics.heads.steps must lie below sampling.steps ({self.sampling.steps})"
             )
         return self
