@@ -24,6 +24,7 @@ from cast.config.loading import (
 from cast.config.reading import as_written
 from cast.config.sections import (
     CastConfig,
+    ComputeSection,
     EvaluationSection,
     HardCaseSection,
     HeatmapSection,
@@ -38,6 +39,7 @@ from cast.config.sections import (
 __all__ = [
     "BackboneConfig",
     "CastConfig",
+    "ComputeSection",
     "DiagnosticsSection",
     "EvaluationSection",
     "HardCaseSection",

@@ -212,6 +212,28 @@ class EvaluationSection(Section):
         return self
 
 
+class ComputeSection(Section):
+    """How work is spread over devices and jobs; no result depends on it."""
+
+    processes: int = setting(
+        1,
+        "Processes of one training, one a GPU, that share each group's images; a power of two "
+        "gives the bits of one process",
+        ge=1,
+        le=1024,
+    )
+    nodes: int = setting(1, "Machines that these processes are spread over evenly", ge=1, le=128)
+    chunks: int = setting(
+        1, "Jobs that share the images of one evaluation, each a run of prompts", ge=1, le=1000
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ComputeSection":
+        if self.processes % self.nodes:
+            raise ValueError(f"processes must be a multiple of nodes ({self.nodes})")
+        return self
+
+
 class CastConfig(Section):
     """Settings of one world."""
 
@@ -227,6 +249,11 @@ class CastConfig(Section):
         "Methods, files of config/methods; base, the model without an adapter, is always there",
         source="paper 5.1",
     )
+    ablations: tuple[Name, ...] = setting(
+        ("flow_grpo_g2", "per_atom", "aggregate_map", "shuffled_map", "cast"),
+        "Rows of Table 2, methods on Hard Case's backbone; empty makes no Table 2",
+        source="paper 5.3, C",
+    )
     training_seeds: tuple[Seed, ...] = setting((0,), "Training seeds of each method", min_length=1)
     prompts: PromptsSection = PromptsSection()
     sampling: SamplingSection = SamplingSection()
@@ -238,18 +265,27 @@ class CastConfig(Section):
     training: TrainingSection = TrainingSection()
     evaluation: EvaluationSection = EvaluationSection()
     diagnostics: DiagnosticsSection = DiagnosticsSection()
+    compute: ComputeSection = ComputeSection()
 
     @model_validator(mode="after")
     def _consistent(self) -> "CastConfig":
-        for key in ("backbones", "methods", "training_seeds"):
+        for key in ("backbones", "methods", "ablations", "training_seeds"):
             values = getattr(self, key)
             if len(set(values)) < len(values):
                 raise ValueError(f"{key} names one twice: {list(values)}")
-        if "base" in self.methods:
-            raise ValueError("methods must not list base: it is always there")
+        for key in ("methods", "ablations"):
+            if "base" in getattr(self, key):
+                raise ValueError(f"{key} must not list base: it is always there")
+        if self.ablations and "cast" not in self.ablations:
+            raise ValueError("ablations must list cast, which the other rows are held against")
         if self.training.collections > self.prompts.manifest:
             raise ValueError(
                 f"training.collections must be at most prompts.manifest ({self.prompts.manifest})"
+            )
+        if self.compute.processes > self.training.group_size // self.training.micro_batch:
+            raise ValueError(
+                "compute.processes must be at most training.group_size / training.micro_batch, so "
+                f"that each has a micro-batch (not {self.compute.processes})"
             )
         if max(self.diagnostics.heads.steps) >= self.sampling.steps:
             raise ValueError(
