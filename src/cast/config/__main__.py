@@ -36,7 +36,7 @@ def _check(file: str) -> None:
     config = load_config(file)
     check_files(config)
     for backbone in config.backbones:
-        for method in config.methods:
+        for method in dict.fromkeys((*config.methods, *config.ablations)):
             run_config(config, backbone, method, config.training_seeds[0])
 
 

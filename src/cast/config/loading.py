@@ -32,13 +32,14 @@ def load_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
         ("diagnostics.backbones", "backbones", studied),
         ("evaluation.hard_case.backbone", "backbones", (hard_case,)),
         ("methods", "methods", config.methods),
+        ("ablations", "methods", config.ablations),
         ("vocabulary", "vocabularies", (config.vocabulary,)),
     ):
         for name in names:
             _named_file(kind, name, f"{place}: {key}")
     for name in {*config.backbones, *studied, hard_case}:
         load_backbone_config(name)
-    for name in config.methods:
+    for name in {*config.methods, *config.ablations}:
         load_method_config(name)
     return config
 
