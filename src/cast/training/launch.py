@@ -7,11 +7,14 @@ wherever it runs. Gathered rows come back in the group's order, gradients meet i
     python -m cast.training.launch run.json FOLDER --processes 2
 
 starts two, one device each (gloo on CPUs, NCCL on GPUs). `launch` does the same from Python, and
-calls `train` in this process when there is one.
+calls `train` in this process when there is one. In a job of SLURM, srun starts them, on one
+machine or several, and SLURM's signals reach each of them; elsewhere torchrun does, on this
+machine. Accelerate reads each one's rank from the environment.
 """
 
 import argparse
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -113,10 +116,11 @@ def _cpu_name() -> str:
     return f"CPU core ({names[0]})" if names else "CPU core"
 
 
-def launch(run: RunConfig, folder: Path, processes: int = 1) -> None:
-    """Train in this process, or in several of this machine; resumes like `train`.
+def launch(run: RunConfig, folder: Path, processes: int = 1, nodes: int = 1) -> None:
+    """Train in this process, or in several; resumes like `train`.
 
-    Raises `CastError` when a process failed; its own message stands above on stderr.
+    Raises `CastError` when a process failed (its own message stands above, on stderr), and
+    `Preempted` when the processes were asked to end, which saved their state first.
     """
     from cast.training.trainer import train  # here, since the trainer needs Processes
 
@@ -126,18 +130,49 @@ def launch(run: RunConfig, folder: Path, processes: int = 1) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "launch.json"
     write_json(path, run.model_dump(mode="json"))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={processes}", "-m", "cast.training.launch"]
+    command = [*_starter(processes, nodes), "-m", "cast.training.launch", str(path), str(folder)]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    if "SLURM_JOB_ID" in os.environ:
+        command.append("--step")
+        environment |= {"MASTER_PORT": str(_free_port())}
     with StopRequest().listening() as stop:
-        code = _wait(subprocess.Popen([*command, str(path), str(folder)], env=environment), stop)
-    if stop.asked:
+        code = _wait(subprocess.Popen(command, env=environment), stop)
+    if stop.asked or code == Preempted.exit_code:
         raise Preempted(f"{folder}: the run was asked to end (SIGTERM); the same command goes on.")
     if code:
         raise CastError(
             f"{folder}: training in {processes} processes ended with code {code}; the cause stands "
             "above. The same command goes on from the last checkpoint."
         )
+
+
+def _starter(processes: int, nodes: int) -> list[str]:
+    """The command that starts Python once a process."""
+    if "SLURM_JOB_ID" not in os.environ:
+        if nodes > 1:
+            raise CastError(
+                f"compute.nodes = {nodes}: only SLURM starts processes on several machines; run "
+                "`snakemake --profile slurm`, or set it to 1."
+            )
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        return [*torchrun, f"--nproc-per-node={processes}"]
+    # --wait: a rank that ends lets the others finish what they write; a hung one isn't waited for.
+    srun = ["srun", f"--nodes={nodes}", f"--ntasks={processes}", "--wait=120", "--cpu-bind=none"]
+    return [*srun, f"--ntasks-per-node={processes // nodes}", sys.executable]
+
+
+def _free_port() -> int:
+    """A port of this machine, the first of the job's, where rank 0 runs too."""
+    with socket.socket() as found:
+        found.bind(("", 0))
+        return found.getsockname()[1]
+
+
+def _join_step() -> None:
+    """Name this process's rank, as accelerate reads it, by what srun says of its task."""
+    own = os.environ
+    own["RANK"], own["LOCAL_RANK"] = own["SLURM_PROCID"], own["SLURM_LOCALID"]
+    own["WORLD_SIZE"], own["MASTER_ADDR"] = own["SLURM_NTASKS"], own["SLURM_LAUNCH_NODE_IPADDR"]
 
 
 def _wait(child: subprocess.Popen[bytes], stop: StopRequest) -> int:
@@ -158,8 +193,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run", type=Path, help="JSON of a RunConfig")
     parser.add_argument("folder", type=Path, help="folder of the run")
     parser.add_argument("--processes", type=int, default=1, help="processes on this machine")
+    parser.add_argument("--step", action="store_true", help="this is one task of an srun")
     chosen = parser.parse_args(arguments)
     try:
+        if chosen.step:
+            _join_step()
         run = parse(RunConfig, read_json(chosen.run), str(chosen.run))
         launch(run, chosen.folder, chosen.processes)
     except Preempted as stop:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from cast.errors import CastError
+from cast.slurm import job_state
 
 LOCK_NAME = "run.lock"
 
@@ -20,7 +21,7 @@ LOCK_NAME = "run.lock"
 class Preempted(CastError):
     """The run was asked to end (SIGTERM) and its state is saved; the same command goes on."""
 
-    exit_code = 75  # EX_TEMPFAIL: a scheduler may requeue
+    exit_code = os.EX_TEMPFAIL  # 75: a scheduler may requeue
 
 
 @contextmanager
@@ -28,7 +29,9 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; raises `CastError` naming the holder while another has it.
 
     The lock is the kernel's (flock): it goes with its process, however that ends, so a dead
-    holder's lock is simply free. The file's text only says who holds it.
+    holder's lock is simply free. The file's text says who holds it. A file system may keep locks
+    to each machine (Lustre's localflock), so a text that names a job which SLURM still runs, and
+    which isn't this one, is a holder too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK_NAME
@@ -37,18 +40,26 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise CastError(
-                f"{folder}: another process is training here ({_holder(file.read())}). Wait for "
-                "it or end it; the same command then goes on from its last checkpoint."
-            ) from None
+            raise _held(folder, file.read()) from None
         except OSError as error:
             raise CastError(
                 f"{path}: this file system can't lock files ({error}), so two processes could "
                 "write one run. Put the results on one that can."
             ) from error
+        file.seek(0)
+        if _lives_elsewhere(before := file.read()):
+            raise _held(folder, before)
         file.truncate(0)
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": sys.argv[:4]}
-        file.write(json.dumps(holder))
+        file.write(
+            json.dumps(
+                {
+                    "pid": os.getpid(),
+                    "host": socket.gethostname(),
+                    "job": os.environ.get("SLURM_JOB_ID"),
+                    "command": sys.argv[:4],
+                }
+            )
+        )
         file.flush()
         try:
             yield
@@ -57,12 +68,29 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _holder(text: str) -> str:
+def _held(folder: Path, text: str) -> CastError:
     try:
         holder = json.loads(text)
-        return f"process {holder['pid']} on {holder['host']}"
+        name = f"process {holder['pid']} on {holder['host']}"
+        if holder.get("job"):
+            name += f", SLURM job {holder['job']}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        name = "its name can't be read"
+    return CastError(
+        f"{folder}: another process is training here ({name}). Wait for it or end it; the same "
+        "command then goes on from its last checkpoint."
+    )
+
+
+def _lives_elsewhere(text: str) -> bool:
+    """Whether the text that an earlier holder left names another SLURM job that still runs."""
+    try:
+        job = json.loads(text)["job"]
     except (ValueError, KeyError, TypeError):
-        return "its name can't be read"
+        return False
+    if job is None or job == os.environ.get("SLURM_JOB_ID"):
+        return False
+    return job_state(job) in ("RUNNING", "COMPLETING", "SUSPENDED")
 
 
 class StopRequest:

@@ -46,6 +46,13 @@ from cast.training.setup import load_workbench
 from cast.training.sft import sft_update
 from cast.training.state import TrainingState
 from cast.training.update import policy_update
+from cast.training.window import (
+    check_sampler,
+    describe,
+    measured_window,
+    window_path,
+    with_window,
+)
 from cast.training.workbench import Group, Workbench
 
 
@@ -61,12 +68,17 @@ def train(run: RunConfig, folder: Path) -> None:
     can be, and the same call goes on.
     """
     processes, folder = Processes(), Path(folder)
+    window = measured_window(run)
+    if window is not None:
+        run = with_window(run, window)
     budget = Budget.of(run)
     with _held(folder, processes), StopRequest().listening() as stop:
         named = identity(run, from_root(run.manifest))
         home = folder / "checkpoints" / named["id"]
         journal = CostJournal(home / "costs.jsonl", processes.describe(), processes.is_main)
         bench = load_workbench(run, processes, journal, stop, budget.collections)
+        if window is not None:
+            check_sampler(window, bench.sigmas, window_path(run))
         modules = bench.backbone.add_lora(run.training.lora, run.seed)
         state = TrainingState(bench.backbone.trainable_parameters(), run.training)
         _resume(state, home, processes)
@@ -74,6 +86,7 @@ def train(run: RunConfig, folder: Path) -> None:
         report = Report(folder, title, budget.collections, state.collection, processes.is_main)
         try:
             report.say(_adapter_line(modules, state))
+            report.say(describe(run, window))
             _say_others(home, report)
             _collections(bench, state, budget, home, report)
         finally:

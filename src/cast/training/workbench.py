@@ -9,13 +9,14 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from cast.config import RunConfig
-from cast.flow import Rollout, WindowRange, draw_window_starts, rollout
+from cast.flow import Rollout, draw_window_starts, rollout
 from cast.rng import torch_generator
 from cast.scene_graph import PromptRecord
 from cast.training.guards import check_finite
 from cast.training.launch import Processes
 from cast.training.ledger import CostJournal
 from cast.training.run_folder import StopRequest
+from cast.training.window import window_range
 
 
 @runtime_checkable
@@ -155,7 +156,7 @@ class Workbench:
         drawn: dict[str, Any] = {}
         starts = torch.zeros(images, dtype=torch.int64)
         if stochastic:
-            window = WindowRange(run.backbone.window.low, run.backbone.window.high)
+            window = window_range(run)
             length = run.sde.window_length
             starts = draw_window_starts(window, seed, collection, images, run.sde.scope, length)
             shape = (length, *noise.shape[1:])
