@@ -53,13 +53,22 @@ def arm_of(wildcards):
     return wildcards.backbone, wildcards.method, int(wildcards.seed)
 
 
-def notebook(name, **parameters):
+# A job of the cluster parses this file too: what it was asked to end, it queues again.
+SCHEDULED = "--scheduled " if workflow.remote_exec else ""
+
+
+def attempt_of(wildcards, attempt):
+    """Resource `attempt` of a job: Snakemake's retries are for failures of machines only."""
+    return attempt
+
+
+def notebook(name, attempt="1", **parameters):
     """Shell command of a notebook step. The executed copy and the text log stand under `log:`, so
-    they survive a failure, whose last lines also go to the terminal."""
+    they survive a failure, whose last lines also go to the terminal. The shell outlives SIGTERM,
+    so that the step can save its state."""
     passed = " ".join(f"-r {key} {value}" for key, value in parameters.items())
     return (
-        "export OMP_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false; "
-        f"papermill -k python3 --no-progress-bar --log-output {passed} "
-        f"notebooks/{name}.ipynb {{log.notebook}} > {{log.text}} 2>&1 "
-        "|| {{ tail -n 20 {log.text} >&2; exit 1; }}"
+        "trap : TERM; export OMP_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false; "
+        f"python -m cast.workflow.step {SCHEDULED}--attempt {attempt} "
+        f"notebooks/{name}.ipynb {{log.notebook}} {{log.text}} {passed}"
     )

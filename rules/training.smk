@@ -1,5 +1,12 @@
 # Paper 4.3, 5.1: one trainer for every method. A killed run goes on from its last checkpoint, which
 # lies beside the declared outputs; a run whose settings, weights or code changed starts anew.
+SEVERAL = {}
+if CONFIG.compute.processes > 1:  # srun starts the ranks from within the job: see launch.py
+    SEVERAL = {"mpi": "srun", "tasks": CONFIG.compute.processes, "nodes": CONFIG.compute.nodes}
+    if GPUS:
+        SEVERAL["tasks_per_gpu"] = 1
+
+
 rule train:
     input:
         ancient("notebooks/04_training.ipynb"),
@@ -15,9 +22,17 @@ rule train:
     wildcard_constraints:
         method=known("methods"),
     resources:
-        gpu=GPUS,
+        **SEVERAL,
+        gpu=GPUS * CONFIG.compute.processes,
+        attempt=attempt_of,
     params:
         run=lambda wc: run_config(CONFIG, *arm_of(wc)).model_dump_json(),
         key=lambda wc: KEYS.training(*arm_of(wc)),
     shell:
-        notebook("04_training", resolved="{params.run:q}")
+        notebook(
+            "04_training",
+            attempt="{resources.attempt}",
+            resolved="{params.run:q}",
+            processes=CONFIG.compute.processes,
+            nodes=CONFIG.compute.nodes,
+        )

@@ -137,13 +137,14 @@ def launch(run: RunConfig, folder: Path, processes: int = 1, nodes: int = 1) -> 
         environment |= {"MASTER_PORT": str(_free_port())}
     with StopRequest().listening() as stop:
         code = _wait(subprocess.Popen(command, env=environment), stop)
+    if code == 0:
+        return
     if stop.asked or code == Preempted.exit_code:
         raise Preempted(f"{folder}: the run was asked to end (SIGTERM); the same command goes on.")
-    if code:
-        raise CastError(
-            f"{folder}: training in {processes} processes ended with code {code}; the cause stands "
-            "above. The same command goes on from the last checkpoint."
-        )
+    raise CastError(
+        f"{folder}: training in {processes} processes ended with code {code}; the cause stands "
+        "above. The same command goes on from the last checkpoint."
+    )
 
 
 def _starter(processes: int, nodes: int) -> list[str]:
@@ -176,8 +177,8 @@ def _join_step() -> None:
 
 
 def _wait(child: subprocess.Popen[bytes], stop: StopRequest) -> int:
-    """The child's exit code; SIGTERM is passed on to it, once."""
-    told = False
+    """The child's exit code. SIGTERM is passed on, once; SLURM tells the tasks of srun itself."""
+    told = "SLURM_JOB_ID" in os.environ
     while True:
         try:
             return child.wait(timeout=0.5)

@@ -1,0 +1,130 @@
+"""A notebook step: run the notebook, and end so that a scheduler knows what to do next.
+
+    python -m cast.workflow.step NOTEBOOK EXECUTED LOG -r seed 0
+
+The text log and the executed copy stay where they are whatever happens. Exit codes: 0 done; 1 a
+cell raised; 71 its kernel was killed; 75 it was asked to end (SIGTERM: a preemption, a time limit
+that comes near) and the same step goes on from there. SIGTERM goes to the kernel, where the trainer
+saves its state; papermill's own answer to it, which is to shut the kernel down, would lose that.
+
+On a cluster two more things (`--scheduled`): a step that was asked to end puts its job back into
+the queue, under the same job id; and a step whose cell raised isn't run again by an attempt that
+Snakemake makes for the failures of machines.
+"""
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from cast.slurm import requeue
+
+FAILED = 1  # a cell raised
+DIED = os.EX_OSERR  # the kernel did, without a word: killed, out of memory
+PREEMPTED = os.EX_TEMPFAIL  # asked to end; as `cast.training.Preempted.exit_code`
+SHOWN = 20  # lines of the log that a failure shows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """One of the exit codes above."""
+    parser = argparse.ArgumentParser(prog="python -m cast.workflow.step", description=__doc__)
+    parser.add_argument("notebook", type=Path)
+    parser.add_argument("executed", type=Path)
+    parser.add_argument("log", type=Path)
+    parser.add_argument("-r", nargs=2, action="append", default=[], metavar=("KEY", "VALUE"))
+    parser.add_argument("--scheduled", action="store_true", help="this is a job of a cluster")
+    parser.add_argument("--attempt", type=int, default=1, help="Snakemake's count of attempts")
+    chosen = parser.parse_args(arguments)
+    failed = chosen.log.with_suffix(".failed")
+    if chosen.attempt > 1 and failed.exists():
+        print(failed.read_text(encoding="utf-8"), file=sys.stderr)
+        return 1
+    failed.unlink(missing_ok=True)
+    code = run(chosen.notebook, chosen.executed, chosen.log, dict(chosen.r))
+    if code == 0:
+        return 0
+    last = chosen.log.read_text(encoding="utf-8", errors="replace").rstrip().splitlines()[-SHOWN:]
+    print("\n".join(last), file=sys.stderr)
+    if code == PREEMPTED and chosen.scheduled:
+        print(requeue(), file=sys.stderr)
+    elif code == FAILED and chosen.scheduled:
+        failed.write_text(
+            f"{chosen.log}: this step failed by itself, so it isn't tried again in this run. "
+            "Mend what its log says, and start Snakemake anew.\n",
+            encoding="utf-8",
+        )
+    return code
+
+
+def run(notebook: Path, executed: Path, log: Path, parameters: dict[str, str]) -> int:
+    """Run the notebook, its output in `log`; returns one of the exit codes above."""
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    errors: list[Exception] = []
+    asked = threading.Event()
+
+    def execute() -> None:
+        try:
+            papermill.execute_notebook(
+                str(notebook),
+                str(executed),
+                parameters=parameters,
+                kernel_name="python3",
+                progress_bar=False,
+                log_output=True,
+            )
+        except Exception as error:
+            errors.append(error)
+
+    def pass_on(_signal: int, _frame: object) -> None:
+        asked.set()
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.terminate()
+
+    # Not in the main thread, so that papermill can't put its own handler in this one's place.
+    worker = threading.Thread(target=execute)
+    before = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        with _into(log):
+            worker.start()
+            while worker.is_alive():
+                worker.join(timeout=0.5)
+            if not errors:
+                return 0
+            error = errors[0]
+            logging.error("%s", error)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if asked.is_set() or getattr(error, "ename", "") == "Preempted":
+        return PREEMPTED
+    return FAILED if isinstance(error, PapermillExecutionError) else DIED
+
+
+@contextlib.contextmanager
+def _into(log: Path) -> Iterator[None]:
+    """Let the file have all that this process and its children say."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    kept = [os.dup(descriptor) for descriptor in (1, 2)]
+    with log.open("w", encoding="utf-8") as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+        logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+        try:
+            yield
+        finally:
+            for descriptor, before in zip((1, 2), kept, strict=True):
+                os.dup2(before, descriptor)
+                os.close(before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
