@@ -10,6 +10,7 @@ from pathlib import Path
 from cast.config import as_written, check_files, load_config, run_config
 from cast.errors import CastError
 from cast.paths import from_root
+from cast.slurm import check_queue
 from cast.workflow.keys import BASE, Keys, list_arms
 
 DRY_RUN = any(flag in sys.argv for flag in ("-n", "--dry-run", "--dryrun", "--lint"))
@@ -23,6 +24,8 @@ try:
     )
     if not DRY_RUN:  # a plan can be made without weights and data
         check_files(CONFIG, models=not MAKES_MODELS)
+    if workflow.is_main_process and not DRY_RUN and "--unlock" not in sys.argv:
+        check_queue(Path.cwd())
     for _arm in list_arms(CONFIG):
         if _arm[1] != BASE:
             run_config(CONFIG, *_arm)
@@ -57,18 +60,19 @@ def arm_of(wildcards):
 SCHEDULED = "--scheduled " if workflow.remote_exec else ""
 
 
-def attempt_of(wildcards, attempt):
-    """Resource `attempt` of a job: Snakemake's retries are for failures of machines only."""
-    return attempt
+def memory_of(wildcards, attempt):
+    """Resource `mem_mb` of a process that runs a model, more after a failure: the weights pass
+    through the host's memory, 64 GB of FLUX.2-dev."""
+    return attempt * (128_000 if GPUS else 4_000)
 
 
-def notebook(name, attempt="1", **parameters):
+def notebook(name, **parameters):
     """Shell command of a notebook step. The executed copy and the text log stand under `log:`, so
     they survive a failure, whose last lines also go to the terminal. The shell outlives SIGTERM,
     so that the step can save its state."""
     passed = " ".join(f"-r {key} {value}" for key, value in parameters.items())
     return (
         "trap : TERM; export OMP_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false; "
-        f"python -m cast.workflow.step {SCHEDULED}--attempt {attempt} "
+        f"python -m cast.workflow.step {SCHEDULED}"
         f"notebooks/{name}.ipynb {{log.notebook}} {{log.text}} {passed}"
     )

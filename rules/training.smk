@@ -1,8 +1,9 @@
 # Paper 4.3, 5.1: one trainer for every method. A killed run goes on from its last checkpoint, which
 # lies beside the declared outputs; a run whose settings, weights or code changed starts anew.
+COMPUTE = CONFIG.compute
 SEVERAL = {}
-if CONFIG.compute.processes > 1:  # srun starts the ranks from within the job: see launch.py
-    SEVERAL = {"mpi": "srun", "tasks": CONFIG.compute.processes, "nodes": CONFIG.compute.nodes}
+if COMPUTE.processes > 1:  # srun starts the ranks from within the job: see launch.py
+    SEVERAL = {"mpi": "srun", "tasks": COMPUTE.processes, "nodes": COMPUTE.nodes}
     if GPUS:
         SEVERAL["tasks_per_gpu"] = 1
 
@@ -23,16 +24,15 @@ rule train:
         method=known("methods"),
     resources:
         **SEVERAL,
-        gpu=GPUS * CONFIG.compute.processes,
-        attempt=attempt_of,
+        gpu=GPUS * COMPUTE.processes,
+        mem_mb=lambda wc, attempt: memory_of(wc, attempt) * COMPUTE.processes // COMPUTE.nodes,
     params:
         run=lambda wc: run_config(CONFIG, *arm_of(wc)).model_dump_json(),
         key=lambda wc: KEYS.training(*arm_of(wc)),
     shell:
         notebook(
             "04_training",
-            attempt="{resources.attempt}",
             resolved="{params.run:q}",
-            processes=CONFIG.compute.processes,
-            nodes=CONFIG.compute.nodes,
+            processes=COMPUTE.processes,
+            nodes=COMPUTE.nodes,
         )

@@ -21,6 +21,12 @@ def job_state(job: str) -> str | None:
     return ask("squeue", "--noheader", f"--jobs={job}", "--states=all", "--format=%T") or None
 
 
+def driver_of_job() -> str | None:
+    """The run of Snakemake that submitted this process's job: it is the job's name."""
+    job = os.environ.get("SLURM_JOB_ID")
+    return (job and ask("squeue", "--noheader", f"--jobs={job}", "--format=%j")) or None
+
+
 def requeue() -> str:
     """Put this process's own job back into the queue; says in one line what came of it.
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from cast.slurm import requeue
+from cast.slurm import driver_of_job, requeue
 
 FAILED = 1  # a cell raised
 DIED = os.EX_OSERR  # the kernel did, without a word: killed, out of memory
@@ -40,12 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("log", type=Path)
     parser.add_argument("-r", nargs=2, action="append", default=[], metavar=("KEY", "VALUE"))
     parser.add_argument("--scheduled", action="store_true", help="this is a job of a cluster")
-    parser.add_argument("--attempt", type=int, default=1, help="Snakemake's count of attempts")
     chosen = parser.parse_args(arguments)
-    failed = chosen.log.with_suffix(".failed")
-    if chosen.attempt > 1 and failed.exists():
-        print(failed.read_text(encoding="utf-8"), file=sys.stderr)
-        return 1
+    failed = chosen.log.with_suffix(".failed")  # names the Snakemake in whose run a cell raised
+    driver = driver_of_job() if chosen.scheduled else None
+    if driver is not None and failed.exists() and failed.read_text(encoding="utf-8") == driver:
+        print(
+            f"{chosen.log}: this step failed by itself, so it isn't tried again in this run. "
+            "Mend what its log says, and start Snakemake anew.",
+            file=sys.stderr,
+        )
+        return FAILED
     failed.unlink(missing_ok=True)
     code = run(chosen.notebook, chosen.executed, chosen.log, dict(chosen.r))
     if code == 0:
@@ -54,12 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(last), file=sys.stderr)
     if code == PREEMPTED and chosen.scheduled:
         print(requeue(), file=sys.stderr)
-    elif code == FAILED and chosen.scheduled:
-        failed.write_text(
-            f"{chosen.log}: this step failed by itself, so it isn't tried again in this run. "
-            "Mend what its log says, and start Snakemake anew.\n",
-            encoding="utf-8",
-        )
+    elif code == FAILED and driver is not None:
+        failed.write_text(driver, encoding="utf-8")
     return code
 
 
