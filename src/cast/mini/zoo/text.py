@@ -6,9 +6,10 @@ words do; digits stay single, so `" 3"` is a space and a digit, as in Qwen's.
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from cast.mini.facts import COUNT_WORDS
@@ -35,11 +36,17 @@ QWEN_TEMPLATE = (
     "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}{% endif %}{% endfor %}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+Z_IMAGE_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 # The system message of the pipeline is left out: it is constant, and 64 pixels need no style.
 MISTRAL_TEMPLATE = (
     "<s>{% for message in messages %}{% if message.role == 'user' %}"
     "{% for part in message.content %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}</s>"
 )
+
+CLIP_LENGTH = 24  # tokens; the longest prompt has 17, and two marks
 
 
 def corpus() -> Iterator[str]:
@@ -55,7 +62,7 @@ def corpus() -> Iterator[str]:
         yield from record.prompt.replace(",", "").split()
 
 
-def _train(special: Sequence[str]) -> Tokenizer:
+def _train(special: Sequence[str], more: Sequence[str] = ()) -> Tokenizer:
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -71,7 +78,7 @@ def _train(special: Sequence[str]) -> Tokenizer:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    trained.train_from_iterator(list(corpus()), trainer)
+    trained.train_from_iterator([*corpus(), *more], trainer)
     return trained
 
 
@@ -88,9 +95,33 @@ def mistral_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def qwen_tokenizer() -> Qwen2Tokenizer:
-    """The real `Qwen2Tokenizer` class with a small vocabulary and Qwen's special tokens."""
-    model = json.loads(_train(QWEN_SPECIAL).to_str())["model"]
+@cache
+def clip_tokenizer() -> PreTrainedTokenizerFast:
+    """Tokenizer of mini-clip and mini-pickscore: start and end marks, padded with the end's.
+
+    CLIP pools at the first end mark, whatever follows it.
+    """
+    start, end = "<|startoftext|>", "<|endoftext|>"
+    trained = _train((start, end))
+    trained.post_processor = processors.TemplateProcessing(
+        single=f"{start} $A {end}", special_tokens=[(start, 0), (end, 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=trained,
+        bos_token=start,
+        eos_token=end,
+        pad_token=end,
+        padding_side="right",
+        model_max_length=CLIP_LENGTH,
+    )
+
+
+def qwen_tokenizer(more: Sequence[str] = ()) -> Qwen2Tokenizer:
+    """The real `Qwen2Tokenizer` class with a small vocabulary and Qwen's special tokens.
+
+    `more` are texts beyond the mini world's whose words are to be single tokens too.
+    """
+    model = json.loads(_train(QWEN_SPECIAL, more).to_str())["model"]
     merges: Any = [tuple(merge) for merge in model["merges"]]
     tokenizer = Qwen2Tokenizer(vocab=model["vocab"], merges=merges)
     tokenizer.add_special_tokens({"additional_special_tokens": list(QWEN_SPECIAL[1:])})
