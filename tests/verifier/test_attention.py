@@ -16,6 +16,7 @@ from cast.verifier.attention import finish_map
 from cast.verifier.images import as_pil
 from cast.verifier.segments import Segmenter
 from cast.verifier.soft_tifa import Verifier
+from cast.verifier.sweep import READINGS
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,8 @@ def eager(folder):
 
 
 def eager_attention(model, tokenizer, processor, images, caption: str) -> list[torch.Tensor]:
-    """Per image [L, tokens of the caption + 1, image tokens], from one left-padded batch; row 0
-    is the one before the caption, so row i + 1 belongs to caption token i."""
+    """Per image [L, H, tokens of the caption + 1, image tokens], from one left-padded batch; row
+    0 is the one before the caption, so row i + 1 belongs to caption token i."""
     text = f"Describe the image.<|im_end|>\n<|im_start|>assistant\n{caption}"
     inputs = [plain_inputs(tokenizer, processor, image, text) for image in images]
     longest = max(entry["input_ids"].shape[1] for entry in inputs)
@@ -46,32 +47,35 @@ def eager_attention(model, tokenizer, processor, images, caption: str) -> list[t
             image_grid_thw=torch.cat([entry["image_grid_thw"] for entry in inputs]),
             output_attentions=True,
         )
-    attention = torch.stack(output.attentions).mean(dim=2)  # heads
+    attention = torch.stack(output.attentions)
     rows = len(tokenizer.encode(caption)) + 1
     is_image = padded("mm_token_type_ids").bool()
-    return [attention[:, i, -rows:][..., is_image[i]] for i in range(len(images))]
+    return [attention[:, i, :, -rows:][..., is_image[i]] for i in range(len(images))]
 
 
 # tokens of "two red circles above a square" that each atom of `record()` owns
 TOKENS = [[0, 2], [1, 2], [2], [3], [4], [5]]
 
 
-@pytest.mark.parametrize("row_offset", [0, -1])
-def test_heatmaps_equal_eager_attention(verifier, parts, eager, row_offset):
-    """A padded batch of a square and two non-square images, per layer, to 1e-6."""
+def test_heatmaps_equal_eager_attention(verifier, parts, eager):
+    """A padded batch of a square and two non-square images, per layer, to 1e-6; both row offsets
+    and both head reductions come from one forward pass."""
     _, tokenizer, processor = parts
     assert tokenizer.tokenize(record().prompt) == ["two", *(f"Ġ{w}" for w in _words()[1:])]
     images = [as_pil(random_images(9, 1, *size))[0] for size in ((32, 32), (16, 48), (40, 24))]
     atoms = eager_attention(eager, tokenizer, processor, images, record().prompt)
     neutral = eager_attention(eager, tokenizer, processor, images, "an image")
-    for image, atom_rows, neutral_rows in zip(images, atoms, neutral, strict=True):
-        ours, ours_neutral, grid = verifier.layer_maps([image], record(), row_offset)
+    for image, atom_heads, neutral_heads in zip(images, atoms, neutral, strict=True):
+        ours, grid = verifier.layer_maps([image], record(), READINGS)
         assert grid == (image.height // 8, image.width // 8)
-        rows = [[t + 1 + row_offset for t in tokens] for tokens in TOKENS]
-        theirs = torch.stack([atom_rows[:, r].mean(dim=1) for r in rows], dim=1)
-        keep = slice(1 + row_offset, neutral_rows.shape[1] + row_offset)
-        assert_close(ours[0], theirs, rtol=0.0, atol=1e-6)
-        assert_close(ours_neutral[0], neutral_rows[:, keep].mean(dim=1), rtol=0.0, atol=1e-6)
+        for (heads, row_offset), found in zip(READINGS, ours, strict=True):
+            reduce = torch.mean if heads == "mean" else torch.amax
+            atom_rows, neutral_rows = reduce(atom_heads, dim=1), reduce(neutral_heads, dim=1)
+            rows = [[t + 1 + row_offset for t in tokens] for tokens in TOKENS]
+            theirs = torch.stack([atom_rows[:, r].mean(dim=1) for r in rows], dim=1)
+            keep = slice(1 + row_offset, neutral_rows.shape[1] + row_offset)
+            assert_close(found[0, :, :-1], theirs, rtol=0.0, atol=1e-6)
+            assert_close(found[0, :, -1], neutral_rows[:, keep].mean(dim=1), rtol=0.0, atol=1e-6)
 
 
 def _words() -> list[str]:
@@ -87,8 +91,8 @@ def test_heatmap_is_the_ratio_to_the_neutral_caption(parts, eager):
     atoms = eager_attention(eager, tokenizer, processor, images, record().prompt)
     neutral = eager_attention(eager, tokenizer, processor, images, "an image")
     for index in range(2):
-        top = atoms[index][[0, 2]][:, [2 + 1]].mean(dim=(0, 1))  # atom 2 owns token 2
-        ratio = top / neutral[index][[0, 2], 1:].mean(dim=(0, 1))
+        top = atoms[index][[0, 2]][:, :, 2 + 1].mean(dim=(0, 1))  # atom 2 owns token 2
+        ratio = top / neutral[index][[0, 2], :, 1:].mean(dim=(0, 1, 2))
         assert_close(ours[index, 2].flatten(), ratio / ratio.mean(), rtol=1e-4, atol=1e-5)
 
 

@@ -1,5 +1,7 @@
 """Pointing and mass on maps whose answer is known, and the sweep on the tiny verifier."""
 
+import math
+
 import pandas as pd
 import pytest
 import torch
@@ -9,10 +11,13 @@ from cast.config.sections import HeatmapSection
 from cast.errors import CastError
 from cast.verifier.agreement import agreement
 from cast.verifier.sweep import (
+    KEYS,
+    MEASURES,
     MaskedScenes,
     atom_regions,
     best_setting,
     layer_sets,
+    located,
     mass,
     pointing,
     sweep,
@@ -53,47 +58,51 @@ def test_layer_sets():
     assert len(large) == 36 + 3 + 1 and tuple(range(24, 36)) in large
 
 
-def test_sweep_agrees_with_the_verifiers_own_maps(verifier):
-    table = sweep(verifier, [scenes()])
-    assert len(table) == 7 * 2 * 2 * 4, "layer sets, offsets, baselines, skills"
-    assert table.groupby("skill")["atoms"].unique().map(list).to_dict() == {
-        "attribute": [2],
-        "count": [4],
-        "object": [4],
-        "position": [2],
-    }
-    verifier.heatmap = HeatmapSection(layers=(1, 2), row_offset=-1, baseline="none")
-    entry = scenes()
-    maps = verifier.heatmaps(entry.images.permute(0, 3, 1, 2) / 255.0, entry.record, (4, 4))
-    regions = atom_regions(touched_cells(entry.masks, (4, 4)), entry.record)
-    chosen = table[
-        (table["layers"] == (1, 2)) & (table["row_offset"] == -1) & (table["baseline"] == "none")
-    ].set_index("skill")
-    assert chosen.loc["position", "mass"] == pytest.approx(
-        float(mass(maps, regions)[:, 3].mean()), abs=1e-5
-    )
-    assert chosen.loc["position", "area"] == pytest.approx(8 / 16)
+def entries() -> list[MaskedScenes]:
+    """Two groups of scenes of different sizes and contents."""
+    return [scenes(2), scenes(3)]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        HeatmapSection(layers=(1, 2), heads="mean", row_offset=-1, baseline="none"),
+        HeatmapSection(layers=(0,), heads="max", row_offset=0, baseline="neutral"),
+    ],
+)
+def test_a_row_of_the_sweep_is_what_the_verifiers_own_maps_give(verifier, setting):
+    table = sweep(verifier, entries())
+    assert len(table) == 7 * 2 * 2 * 2 * 4, "layer sets, heads, offsets, baselines, skills"
+    counts = {"attribute": [5], "count": [10], "object": [10], "position": [5]}
+    assert table.groupby("skill")["atoms"].unique().map(list).to_dict() == counts
+    verifier.heatmap = setting
+    own = located(verifier, entries())
+    assert len(own) == 5 * 6 and own["image"].max() == 2
+    key = (setting.layers, setting.heads, setting.row_offset, setting.baseline)
+    row = table.set_index(KEYS).loc[[key]].set_index("skill").sort_index()
+    means = own.groupby("skill")[MEASURES].mean()
+    for name in MEASURES:
+        assert row[name].tolist() == pytest.approx(means[name].tolist(), abs=1e-5)
+    assert row.loc["position", "area"] == pytest.approx(8 / 16)
 
 
 def test_best_setting_weighs_skills_alike():
     rows = [
-        ((0,), 0, "none", "object", 90, 1.0, 0.5, 0.2),
-        ((0,), 0, "none", "position", 10, 0.5, 0.5, 0.2),
-        ((1,), -1, "neutral", "object", 90, 0.9, 0.5, 0.2),
-        ((1,), -1, "neutral", "position", 10, 0.8, 0.5, 0.2),
+        ((0,), "mean", 0, "none", "object", 90, 1.0, 0.5, 0.2),
+        ((0,), "mean", 0, "none", "position", 10, 0.5, 0.5, 0.2),
+        ((1,), "max", -1, "neutral", "object", 90, 0.9, 0.5, 0.2),
+        ((1,), "max", -1, "neutral", "position", 10, 0.8, 0.5, 0.2),
     ]
-    columns = ["layers", "row_offset", "baseline", "skill", "atoms", "pointing", "mass", "area"]
+    columns = [*KEYS, "skill", "atoms", *MEASURES]
     assert best_setting(pd.DataFrame(rows, columns=columns)) == HeatmapSection(
-        layers=(1,), row_offset=-1, baseline="neutral"
+        layers=(1,), heads="max", row_offset=-1, baseline="neutral"
     )
 
 
 def test_no_scenes_is_an_error(verifier):
-    with pytest.raises(CastError, match="draw at least one"):
-        sweep(verifier, [])
-    verifier.heatmap = HeatmapSection(baseline="none")
-    with pytest.raises(CastError, match="baseline: neutral"):
-        sweep(verifier, [scenes()])
+    for function in (sweep, located):
+        with pytest.raises(CastError, match="draw at least one"):
+            function(verifier, [])
 
 
 def test_agreement_counts():
@@ -104,5 +113,13 @@ def test_agreement_counts():
     assert result.loc["object", counts].tolist() == [1, 1, 0, 0]
     assert result.loc["count", counts].tolist() == [0, 0, 1, 1]
     assert result.loc["all", ["atoms", "agreement"]].tolist() == [4, 0.5]
+    assert result.loc["object", ["balanced", "false_yes_rate"]].tolist() == [0.5, 1.0]
     with pytest.raises(CastError, match="only the mini world has it"):
         agreement(table.assign(oracle=float("nan")))
+
+
+def test_saying_yes_to_everything_is_half_right_at_best():
+    table = pd.DataFrame({"kind": "colour", "score_strict": 0.9, "oracle": [1] * 9 + [0]})
+    row = agreement(table, by="kind").set_index("kind").loc["colour"]
+    assert (row["agreement"], row["balanced"]) == (0.9, 0.5)
+    assert math.isnan(agreement(table[:9], by="kind")["balanced"][0])

@@ -11,29 +11,33 @@ import pandas as pd
 from cast.errors import CastError
 
 THRESHOLD = 0.5
-ORDER = ("object", "attribute", "count", "position", "verb")
+ORDER = ("object", "attribute", "colour", "texture", "count", "position", "verb")
 
 
 def agreement(
-    table: pd.DataFrame, column: str = "score_strict", truth: str = "oracle"
+    table: pd.DataFrame, column: str = "score_strict", truth: str = "oracle", by: str = "skill"
 ) -> pd.DataFrame:
-    """One row a skill, then `all`: `atoms`, `agreement`, and the confusion counts.
+    """One row a skill (or another column, `by`), then `all`: how often `column` is right.
 
-    `both_yes`, `verifier_only` (a false yes), `truth_only` (a false no), `both_no`; and
-    `false_yes_rate`, `false_no_rate`, as shares of the truly false and the truly true (NaN where
-    there is none). `CastError` for a missing column, no rows, or a truth other than 0 and 1.
+    Columns: `atoms`, `agreement`; `balanced`, the mean of the shares right among the truly false
+    and the truly true, which a judge that says yes to everything can't raise above a half; the
+    confusion counts `both_yes`, `verifier_only` (a false yes), `truth_only` (a false no),
+    `both_no`; and `false_yes_rate`, `false_no_rate`, as shares of the truly false and the truly
+    true. A share of none is NaN. `CastError` for a missing column, no rows, or a truth other than
+    0 and 1.
     """
-    for name in ("skill", column, truth):
+    for name in (by, column, truth):
         if name not in table:
             raise CastError(f"scores: no column {name!r}; it has {sorted(table.columns)}.")
     if table.empty or not np.isin(table[truth].to_numpy(), [0, 1]).all():
         raise CastError(f"scores: {truth} must be 0 or 1 in every row; only the mini world has it.")
-    present = [skill for skill in ORDER if bool((table["skill"] == skill).any())]
+    present = set(table[by])
     rows = {
-        skill: _confusion(table.loc[table["skill"] == skill], column, truth) for skill in present
+        name: _confusion(table.loc[table[by] == name], column, truth)
+        for name in [*(n for n in ORDER if n in present), *sorted(present - set(ORDER))]
     }
     rows["all"] = _confusion(table, column, truth)
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("skill").reset_index()
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(by).reset_index()
 
 
 def _confusion(table: pd.DataFrame, column: str, truth: str) -> dict[str, int | float]:
@@ -41,15 +45,18 @@ def _confusion(table: pd.DataFrame, column: str, truth: str) -> dict[str, int | 
     true = table[truth].to_numpy() == 1
     both_yes, verifier_only = int((said & true).sum()), int((said & ~true).sum())
     truth_only, both_no = int((~said & true).sum()), int((~said & ~true).sum())
+    false_yes = _share(verifier_only, verifier_only + both_no)
+    false_no = _share(truth_only, truth_only + both_yes)
     return {
         "atoms": len(table),
         "agreement": (both_yes + both_no) / len(table),
+        "balanced": 1 - (false_yes + false_no) / 2,
         "both_yes": both_yes,
         "verifier_only": verifier_only,
         "truth_only": truth_only,
         "both_no": both_no,
-        "false_yes_rate": _share(verifier_only, verifier_only + both_no),
-        "false_no_rate": _share(truth_only, truth_only + both_yes),
+        "false_yes_rate": false_yes,
+        "false_no_rate": false_no,
     }
 
 

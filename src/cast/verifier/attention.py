@@ -13,7 +13,7 @@ chosen by `sweep.py` against true masks.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,6 +25,16 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import rotate_half
 from cast.config.sections import HeatmapSection
 from cast.errors import CastError
 from cast.verifier.shared_prefix import Prefix
+
+Heads = Literal["mean", "max"]
+RowOffset = Literal[-1, 0]
+
+
+class Reading(NamedTuple):
+    """How attention is read besides its layers: heads reduced by, row of token t (0) or t-1."""
+
+    heads: Heads = "mean"
+    row_offset: RowOffset = 0
 
 
 def chosen_layers(settings: HeatmapSection, depth: int) -> tuple[int, ...]:
@@ -69,7 +79,7 @@ def image_attention(
     key: Float[Tensor, "B G T d"],
     mask: Bool[Tensor, "n T"],
     columns: slice,
-    heads: Literal["mean", "max"],
+    heads: Heads,
 ) -> Float[Tensor, "B n N"]:
     """Attention of the rows over the image columns, softmax over all T keys, float32.
 
@@ -87,7 +97,7 @@ def layer_attentions(
     prefix: Prefix,
     queries: dict[int, Tensor],
     mask: Bool[Tensor, "n T"],
-    heads: Literal["mean", "max"],
+    heads: Heads,
 ) -> dict[int, Float[Tensor, "B n N"]]:
     """`image_attention` of every recorded layer, keys from the prefix's cache."""
     columns = slice(prefix.image_start, prefix.image_start + prefix.grid[0] * prefix.grid[1])

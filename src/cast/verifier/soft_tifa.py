@@ -18,7 +18,13 @@ from cast.config.sections import HeatmapSection, VerifierSection
 from cast.errors import CastError
 from cast.scene_graph.graph import PromptRecord
 from cast.verifier.answer_tokens import NEUTRAL_PROMPT, AnswerMode, answer_tokens
-from cast.verifier.attention import chosen_layers, finish_map, layer_attentions, recorded_queries
+from cast.verifier.attention import (
+    Reading,
+    chosen_layers,
+    finish_map,
+    layer_attentions,
+    recorded_queries,
+)
 from cast.verifier.images import Images, as_pil
 from cast.verifier.loading import load_parts
 from cast.verifier.segments import CaptionSegment, Segmenter
@@ -122,23 +128,28 @@ class Verifier:
         return scores, maps
 
     def layer_maps(
-        self, images: Images, record: PromptRecord, row_offset: int
-    ) -> tuple[Float[Tensor, "B L K N"], Float[Tensor, "B L N"], tuple[int, int]]:
-        """Raw attention of every layer for atoms and neutral caption, and the image-token grid.
+        self, images: Images, record: PromptRecord, readings: Sequence[Reading]
+    ) -> tuple[list[Float[Tensor, "B L G N"]], tuple[int, int]]:
+        """Raw attention of every layer, one tensor a reading, and the image-token grid.
 
-        For sweeps over settings: `finish_map` turns any choice of layers into a heatmap. Needs
-        the neutral baseline in the settings. All images must have one size.
+        G is the record's K atoms and then the neutral caption. For sweeps: one forward pass
+        serves all readings, and `finish_map` turns any choice of layers into heatmaps. All images
+        must have one size.
         """
         grids: set[tuple[int, int]] = set()
 
         def run(patches: ImagePatches) -> list[Tensor]:
             grids.add(patches.grid)
             layers = tuple(range(self.depth))
-            return [self._attention(self._prefix(patches), record, layers, row_offset)]
+            return self._attention(self._prefix(patches), record, layers, readings, True)
 
-        attention = self._over_batches(images, run)[0]
+        maps = self._over_batches(images, run)
         (grid,) = grids
-        return attention[:, :, :-1], attention[:, :, -1], grid
+        return maps, grid
+
+    def image_grid(self, images: Images) -> tuple[int, int]:
+        """Rows and columns of image tokens that the first image becomes."""
+        return preprocess(as_pil(images)[:1], self.image_processor)[0].grid
 
     def resolution(self, scores: Float[Tensor, "B K"]) -> Float[Tensor, " K"]:
         """Smallest spread of a group's scores that is more than rounding (paper 4.3).
@@ -200,38 +211,64 @@ class Verifier:
 
     @torch.no_grad()
     def _attention(
-        self, prefix: Prefix, record: PromptRecord, layers: tuple[int, ...], row_offset: int
-    ) -> Float[Tensor, "B L G N"]:
-        """Attention over the image tokens, per layer: mean over each atom's rows and, last, over
-        the neutral caption's where the baseline needs it."""
+        self,
+        prefix: Prefix,
+        record: PromptRecord,
+        layers: tuple[int, ...],
+        readings: Sequence[Reading],
+        neutral: bool,
+    ) -> list[Float[Tensor, "B L G N"]]:
+        """Attention over the image tokens, one tensor a reading, per layer: mean over each atom's
+        rows and, last where it is asked for, over the neutral caption's."""
         caption = self.segmenter.caption(record.prompt)
-        groups = [_atom_rows(caption, record, k, row_offset) for k in range(len(record.atoms))]
         segments = [caption.ids]
-        if self.heatmap.baseline == "neutral":
-            neutral = self.segmenter.caption(NEUTRAL_PROMPT)
-            groups.append([len(caption.ids) + row for row in neutral.all_rows(row_offset)])
-            segments.append(neutral.ids)
+        if neutral:
+            segments.append(self.segmenter.caption(NEUTRAL_PROMPT).ids)
+        groups = {r.row_offset: self._rows(record, r.row_offset, neutral) for r in readings}
+        rows = sorted({row for parts in groups.values() for group in parts for row in group})
         packed = pack(segments, self.model.device)
-        rows = sorted({row for group in groups for row in group})
         index = torch.tensor(rows, device=self.model.device)
         with recorded_queries(self.model, layers, index) as queries:
             run_packed(self.model, prefix, packed)
         mask = packed.mask(prefix.length)[index]
-        attention = layer_attentions(prefix, queries, mask, self.heatmap.heads)
+        found = {
+            heads: layer_attentions(prefix, queries, mask, heads)
+            for heads in {reading.heads for reading in readings}
+        }
         release(prefix)
-        average = torch.zeros(len(groups), len(rows), device=index.device)
-        for k, group in enumerate(groups):
-            average[k, [rows.index(row) for row in group]] = 1.0 / len(group)
-        return torch.stack([average @ attention[layer] for layer in layers], dim=1).cpu()
+        result = []
+        for heads, row_offset in readings:
+            average = _row_averages(groups[row_offset], rows).to(self.model.device)
+            result.append(torch.stack([average @ found[heads][i] for i in layers], dim=1).cpu())
+        return result
+
+    def _rows(self, record: PromptRecord, row_offset: int, neutral: bool) -> list[list[int]]:
+        """Packed rows of each atom's tokens and, last where it is asked for, the neutral's."""
+        caption = self.segmenter.caption(record.prompt)
+        groups = [_atom_rows(caption, record, k, row_offset) for k in range(len(record.atoms))]
+        if neutral:
+            rows = self.segmenter.caption(NEUTRAL_PROMPT).all_rows(row_offset)
+            groups.append([len(caption.ids) + row for row in rows])
+        return groups
 
     def _maps(
         self, prefix: Prefix, record: PromptRecord, grid: tuple[int, int]
     ) -> Float[Tensor, "B K R C"]:
-        layers = chosen_layers(self.heatmap, self.depth)
-        attention = self._attention(prefix, record, layers, self.heatmap.row_offset).mean(dim=1)
-        atoms, neutral = attention[:, : len(record.atoms)], attention[:, len(record.atoms) :]
-        baseline = neutral[:, 0] if self.heatmap.baseline == "neutral" else None
-        return finish_map(atoms, baseline, prefix.grid, grid, self.heatmap)
+        settings = self.heatmap
+        neutral = settings.baseline == "neutral"
+        layers = chosen_layers(settings, self.depth)
+        reading = Reading(settings.heads, settings.row_offset)
+        attention = self._attention(prefix, record, layers, [reading], neutral)[0].mean(dim=1)
+        atoms = attention[:, : len(record.atoms)]
+        return finish_map(atoms, attention[:, -1] if neutral else None, prefix.grid, grid, settings)
+
+
+def _row_averages(groups: list[list[int]], rows: list[int]) -> Float[Tensor, "G n"]:
+    """Weights that average the chosen rows over each group's own."""
+    weights = torch.zeros(len(groups), len(rows))
+    for number, group in enumerate(groups):
+        weights[number, [rows.index(row) for row in group]] = 1.0 / len(group)
+    return weights
 
 
 def _atom_rows(

@@ -1,4 +1,4 @@
-"""Which layers, rows and baseline put an atom's heatmap on the entity that it speaks of.
+"""Which layers, heads, rows and baseline put an atom's heatmap on the entity that it speaks of.
 
 The summary doesn't say which the paper takes, so they are measured, where the truth is known:
 on drawn scenes with the mask of every entity. An atom's region is the union of the masks of its
@@ -10,10 +10,12 @@ entities. Two numbers, both over the token grid:
 A map that says nothing gets `area` in both: the share of cells that the region touches.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import get_args
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, UInt8
@@ -24,10 +26,14 @@ from tqdm import tqdm
 from cast.config.sections import HeatmapSection
 from cast.errors import CastError
 from cast.scene_graph.graph import PromptRecord
-from cast.verifier.attention import finish_map
+from cast.verifier.attention import Heads, Reading, RowOffset, finish_map
 from cast.verifier.soft_tifa import Verifier
 
-KEYS = ["layers", "row_offset", "baseline"]
+KEYS = ["layers", "heads", "row_offset", "baseline"]
+MEASURES = ["pointing", "mass", "area"]
+READINGS = tuple(
+    Reading(heads, row_offset) for heads in get_args(Heads) for row_offset in get_args(RowOffset)
+)
 
 
 @dataclass(frozen=True)
@@ -77,68 +83,100 @@ def sweep(
     verifier: Verifier,
     scenes: Sequence[MaskedScenes],
     sets: Sequence[tuple[int, ...]] | None = None,
-    row_offsets: Sequence[int] = (0, -1),
+    readings: Sequence[Reading] = READINGS,
     baselines: Sequence[str] = ("neutral", "none"),
     progress: bool = False,
 ) -> pd.DataFrame:
     """One row a setting and skill: `atoms`, `pointing`, `mass`, `area`, the means over atoms.
 
-    One forward pass a row offset serves all sets and baselines. The verifier's own `heads`,
-    `floor` and `temperature` hold throughout. `CastError` when there is no scene, or when the
-    verifier's own baseline is none.
+    One forward pass serves all settings; the verifier's own `floor` and `temperature` hold
+    throughout. `CastError` when there is no scene.
     """
-    if verifier.heatmap.baseline != "neutral":
-        raise CastError("sweep: load the verifier with verifier.heatmap.baseline: neutral.")
-    if not scenes:
-        raise CastError("scenes: there are none; draw at least one.")
+    _check(scenes)
     sets = list(sets or layer_sets(verifier.depth))
-    rows: list[tuple[object, ...]] = []
+    sums: dict[tuple[Reading, str, str], Tensor] = {}
+    areas: dict[str, list[float]] = {}
     for scene in tqdm(scenes, unit="prompt", disable=not progress):
-        for row in _scene_rows(verifier, scene, sets, row_offsets, baselines):
-            rows.append(row)
-    columns = [*KEYS, "skill", "pointing", "mass", "area"]
-    table = pd.DataFrame(rows, columns=columns)
-    keys = [*KEYS, "skill"]
-    means = table.pivot_table(["pointing", "mass", "area"], keys, aggfunc="mean")
-    counts = table.assign(atoms=1).pivot_table("atoms", keys, aggfunc="sum")
-    columns = [*keys, "atoms", "pointing", "mass", "area"]
-    return means.join(counts).reset_index().reindex(columns=columns)
-
-
-def _scene_rows(
-    verifier: Verifier,
-    scene: MaskedScenes,
-    sets: Sequence[tuple[int, ...]],
-    row_offsets: Sequence[int],
-    baselines: Sequence[str],
-) -> Iterator[tuple[object, ...]]:
-    images = scene.images.permute(0, 3, 1, 2).float() / 255.0
-    for row_offset in row_offsets:
-        atoms, neutral, grid = verifier.layer_maps(images, scene.record, row_offset)
+        maps, grid = verifier.layer_maps(_tensor(scene), scene.record, readings)
         regions = atom_regions(touched_cells(scene.masks, grid), scene.record)
-        area = regions.float().mean(dim=(-2, -1))
-        for layers in sets:
-            chosen = atoms[:, list(layers)].mean(dim=1)
+        for k, atom in enumerate(scene.record.atoms):
+            areas.setdefault(atom.skill, []).extend(_area(regions)[:, k].tolist())
+        for reading, attention in zip(readings, maps, strict=True):
+            mixed = torch.stack([attention[:, list(layers)].mean(dim=1) for layers in sets])
             for baseline in baselines:
-                sinks = neutral[:, list(layers)].mean(dim=1) if baseline == "neutral" else None
-                maps = finish_map(chosen, sinks, grid, grid, verifier.heatmap)
-                hits, inside = pointing(maps, regions), mass(maps, regions)
+                found = _measured(mixed, baseline, regions, grid, verifier.heatmap)
                 for k, atom in enumerate(scene.record.atoms):
-                    for i in range(len(images)):
-                        yield (
-                            layers,
-                            row_offset,
-                            baseline,
-                            atom.skill,
-                            float(hits[i, k]),
-                            float(inside[i, k]),
-                            float(area[i, k]),
-                        )
+                    key = (reading, baseline, atom.skill)
+                    sums[key] = sums.get(key, 0.0) + found[..., k]
+    rows = [
+        (layers, *reading, baseline, skill, len(areas[skill]), *values, sum(areas[skill]))
+        for (reading, baseline, skill), found in sums.items()
+        for layers, values in zip(sets, found.tolist(), strict=True)
+    ]
+    table = pd.DataFrame(rows, columns=[*KEYS, "skill", "atoms", *MEASURES])
+    means = table[MEASURES].div(table["atoms"], axis=0)
+    return table.assign(**means).sort_values([*KEYS, "skill"], ignore_index=True)
+
+
+def located(verifier: Verifier, scenes: Sequence[MaskedScenes]) -> pd.DataFrame:
+    """The verifier's own heatmaps, one row an atom of an image: `prompt_id`, `image`, `skill`,
+    `pointing` (0 or 1), `mass`, `area`. `CastError` when there is no scene."""
+    _check(scenes)
+    tables = []
+    for scene in scenes:
+        grid = verifier.image_grid(_tensor(scene))
+        maps = verifier.heatmaps(_tensor(scene), scene.record, grid)
+        regions = atom_regions(touched_cells(scene.masks, grid), scene.record)
+        skills = [atom.skill for atom in scene.record.atoms]
+        values = {"pointing": pointing(maps, regions), "mass": mass(maps, regions)}
+        values["area"] = _area(regions)
+        tables.append(
+            pd.DataFrame(
+                {
+                    "prompt_id": scene.record.prompt_id,
+                    "image": np.repeat(np.arange(len(maps)), len(skills)),
+                    "skill": skills * len(maps),
+                    **{name: value.float().flatten().numpy() for name, value in values.items()},
+                }
+            )
+        )
+    return pd.concat(tables, ignore_index=True)
 
 
 def best_setting(table: pd.DataFrame) -> HeatmapSection:
     """The setting with the highest pointing accuracy, each skill weighing alike; ties by mass."""
     means = table.pivot_table(["pointing", "mass"], KEYS, aggfunc="mean")
     ordered = means.sort_values(["pointing", "mass"], ascending=False)
-    layers, row_offset, baseline = ordered.index[0]
-    return HeatmapSection(layers=tuple(layers), row_offset=row_offset, baseline=baseline)
+    layers, heads, row_offset, baseline = ordered.index[0]
+    return HeatmapSection(
+        layers=tuple(layers), heads=heads, row_offset=row_offset, baseline=baseline
+    )
+
+
+def _check(scenes: Sequence[MaskedScenes]) -> None:
+    if not scenes:
+        raise CastError("scenes: there are none; draw at least one.")
+
+
+def _tensor(scene: MaskedScenes) -> Float[Tensor, "B 3 H W"]:
+    return scene.images.permute(0, 3, 1, 2).float() / 255.0
+
+
+def _area(regions: Bool[Tensor, "B K R C"]) -> Float[Tensor, "B K"]:
+    return regions.float().mean(dim=(-2, -1))
+
+
+def _measured(
+    mixed: Float[Tensor, "S B G N"],
+    baseline: str,
+    regions: Bool[Tensor, "B K R C"],
+    grid: tuple[int, int],
+    settings: HeatmapSection,
+) -> Float[Tensor, "S 2 K"]:
+    """Pointing and mass, summed over images, of S layer sets' maps."""
+    flat = mixed.flatten(0, 1)
+    neutral = flat[:, -1] if baseline == "neutral" else None
+    maps = finish_map(flat[:, :-1], neutral, grid, grid, settings)
+    repeated = regions.repeat(len(mixed), 1, 1, 1)
+    found = torch.stack([pointing(maps, repeated).float(), mass(maps, repeated)], dim=1)
+    return found.unflatten(0, mixed.shape[:2]).sum(dim=1)
