@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cast.config import CastConfig, check_files, load_config, load_method_config, run_config
+from cast.config import (
+    CastConfig,
+    RunConfig,
+    check_files,
+    load_config,
+    load_method_config,
+    run_config,
+)
 from cast.config.__main__ import main
 from cast.config.model import section_of
 from cast.config.writing import default_yaml, schema_json
@@ -115,6 +122,10 @@ BAD = {
     "evaluation: {hard_case: {keep: 101}}": ["evaluation.hard_case", "at most pool (100)"],
     "evaluation: {hard_case: {seeds: [100, 300]}}": ["hard_case.seeds must not share [100]"],
     "evaluation: {hard_case: {backbone: x}}": ["evaluation.hard_case.backbone = x", "known:"],
+    "preference: {scale: 0}": ["preference.scale = 0", "a number > 0"],
+    "quality: {judge: vlm}": ["quality", "judge vlm needs path"],
+    "quality: {prompts: a.jsonl}": ["quality", "prompts are for judge vlm"],
+    "vocabulary: geneval2": ["quality.judge = mini", "choose vlm or none"],
     "evaluation: {limit: 10}": ["hard_case.pool must be at most limit (10)"],
     "training: {kl: 1}\ntraining: {kl: 2}": ["training is given twice"],
     "[1, 2]": ["must hold keys and values"],
@@ -155,6 +166,28 @@ def test_missing_files_are_named(tmp_path):
     config = load_config("config/mini.yaml", {"verifier": {"path": "models/mini/none"}})
     with pytest.raises(CastError, match=r"verifier.path = models/mini/none: no such folder"):
         check_files(config)
+
+
+def test_models_and_prompts_of_the_other_judges_are_looked_for(monkeypatch):
+    gone = {"preference": {"path": "models/mini/none"}}
+    check_files(load_config("config/mini.yaml", {**gone, "methods": ["cast"]}))
+    with pytest.raises(CastError, match=r"preference.path = models/mini/none: .*snakemake zoo"):
+        check_files(load_config("config/mini.yaml", {**gone, "methods": ["flow_grpo_g1"]}))
+    asked = {"quality": {"judge": "vlm", "path": "models/mini/mini-qwen3-vl"}}
+    monkeypatch.delenv("CAST_QWEN_IMAGE_BENCH", raising=False)
+    with pytest.raises(CastError, match=r"quality.prompts = null: .*CAST_QWEN_IMAGE_BENCH"):
+        check_files(load_config("config/mini.yaml", asked))
+    monkeypatch.setenv("CAST_QWEN_IMAGE_BENCH", "none.jsonl")
+    with pytest.raises(CastError, match=r"quality.prompts = none.jsonl: no such file"):
+        check_files(load_config("config/mini.yaml", asked))
+
+
+def test_only_a_preference_run_has_the_preference_model():
+    config = load_config("config/mini.yaml")
+    runs = {name: run_config(config, "mini-flux2", name, 0) for name in ("flow_grpo_g1", "cast")}
+    assert runs["flow_grpo_g1"].preference == config.preference and runs["cast"].preference is None
+    with pytest.raises(ValueError, match="preference belongs to methods with reward preference"):
+        RunConfig(**{**dict(runs["flow_grpo_g1"]), "preference": None})
 
 
 def test_a_benchmark_of_null_needs_the_variable(monkeypatch):

@@ -11,6 +11,7 @@ from cast.config.diagnostics import (
     SaturationSection,
     StructureSection,
 )
+from cast.config.judges import PreferenceSection, QualitySection
 from cast.config.loading import (
     benchmark_path,
     check_files,
@@ -47,7 +48,9 @@ __all__ = [
     "HeatmapSection",
     "LoraSection",
     "MethodConfig",
+    "PreferenceSection",
     "PromptsSection",
+    "QualitySection",
     "RunConfig",
     "SamplingSection",
     "SaturationSection",
@@ -63,6 +66,7 @@ __all__ = [
     "load_backbone_config",
     "load_config",
     "load_method_config",
+    "quality_prompts_path",
     "run_config",
     "studied_backbones",
 ]

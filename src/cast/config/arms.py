@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from cast.config.judges import PreferenceSection
 from cast.config.model import Name, Section, Seed, setting
 from cast.config.sections import (
     SamplingSection,
@@ -103,8 +104,17 @@ class RunConfig(Section):
     sampling: SamplingSection
     sde: SdeSection
     verifier: VerifierSection
+    preference: PreferenceSection | None = None  # of methods that it rewards
     training: TrainingSection
     manifest: str
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "RunConfig":
+        if (self.method.reward == "preference") != (self.preference is not None):
+            raise ValueError(
+                "preference belongs to methods with reward preference, and to no other"
+            )
+        return self
 
     def hash(self) -> str:
         """Hex sha256 of the resolved settings: two runs with one hash are the same run."""

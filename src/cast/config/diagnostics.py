@@ -72,17 +72,6 @@ class DiagnosticsSection(Section):
         "saturation the benchmark, heads the Hard Case",
     )
     clip: str = setting("models/mini/mini-clip", "CLIP: a local folder or hub id", min_length=1)
-    preference: str = setting(
-        "models/mini/mini-pickscore",
-        "Preference model (PickScore): a local folder or hub id",
-        min_length=1,
-    )
-    preference_processor: str | None = setting(
-        None, "Where the preference model's tokenizer and image processor lie; null: beside it"
-    )
-    preference_scale: float = setting(
-        26.0, "What preference scores are divided by", source="Flow-GRPO", gt=0.0
-    )
     batch: int = setting(20, "Images decoded, embedded or scored together", ge=1, le=1024)
     structure: StructureSection = StructureSection()
     saturation: SaturationSection = SaturationSection()

@@ -12,6 +12,7 @@ from cast.errors import CastError, nearest
 from cast.paths import from_root, repository_root
 
 BENCHMARK_VARIABLE = "CAST_GENEVAL2"
+QUALITY_VARIABLE = "CAST_QWEN_IMAGE_BENCH"
 Named = TypeVar("Named", BackboneConfig, MethodConfig)
 
 
@@ -37,6 +38,11 @@ def load_config(path: str | Path, overrides: Mapping[str, Any] | None = None) ->
     ):
         for name in names:
             _named_file(kind, name, f"{place}: {key}")
+    if config.quality.judge == "mini" and config.vocabulary != "shapes":
+        raise CastError(
+            f"{place}: quality.judge = mini: is for vocabulary shapes, not {config.vocabulary}; "
+            "choose vlm or none."
+        )
     for name in {*config.backbones, *studied, hard_case}:
         load_backbone_config(name)
     for name in {*config.methods, *config.ablations}:
@@ -86,6 +92,7 @@ def run_config(config: CastConfig, backbone: str, method: str, seed: int) -> Run
         sampling=config.sampling,
         sde=sde,
         verifier=config.verifier,
+        preference=config.preference if arm.reward == "preference" else None,
         training=training,
         manifest=f"{config.results}/{config.world}/prompts/manifest.parquet",
     )
@@ -102,11 +109,23 @@ def benchmark_path(config: CastConfig) -> Path:
     """The benchmark's file: the config's, or the one that CAST_GENEVAL2 names; not opened here."""
     if config.evaluation.benchmark is not None:
         return from_root(config.evaluation.benchmark)
-    named = os.environ.get(BENCHMARK_VARIABLE, "")
+    return _named_by(BENCHMARK_VARIABLE, "evaluation.benchmark", "geneval2_data.jsonl")
+
+
+def quality_prompts_path(config: CastConfig) -> Path:
+    """Qwen-Image-Bench's prompts for judge vlm; not opened here."""
+    if config.quality.prompts is not None:
+        return from_root(config.quality.prompts)
+    file = "a JSONL with ID and prompt, or choose quality.judge: none"
+    return _named_by(QUALITY_VARIABLE, "quality.prompts", file)
+
+
+def _named_by(variable: str, key: str, file: str) -> Path:
+    named = os.environ.get(variable, "")
     if not named:
         raise CastError(
-            "evaluation.benchmark = null: takes the file that the environment variable "
-            f"{BENCHMARK_VARIABLE} names, and that isn't set. Set it to geneval2_data.jsonl."
+            f"{key} = null: takes the file that the environment variable {variable} names, and "
+            f"that isn't set. Set it to {file}."
         )
     return from_root(named)
 
@@ -126,6 +145,8 @@ def check_files(config: CastConfig, models: bool = True) -> None:
     files = {"evaluation.benchmark": benchmark_path(config)}
     if config.prompts.development_file is not None:
         files["prompts.development_file"] = from_root(config.prompts.development_file)
+    if config.quality.judge == "vlm":
+        files["quality.prompts"] = quality_prompts_path(config)
     for key, path in files.items():
         if not path.is_file():
             hint = _nearest_entry(path)
@@ -133,6 +154,11 @@ def check_files(config: CastConfig, models: bool = True) -> None:
     if not models:
         return
     folders = {"verifier.path": config.verifier.path}
+    arms = map(load_method_config, {*config.methods, *config.ablations})
+    if any(arm.reward == "preference" for arm in arms):
+        folders["preference.path"] = config.preference.path
+    if config.quality.path is not None:
+        folders["quality.path"] = config.quality.path
     for name in (*config.backbones, config.evaluation.hard_case.backbone):
         folders[f"config/backbones/{name}.yaml: path"] = load_backbone_config(name).path
     for key, folder in folders.items():

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from cast.config.diagnostics import DiagnosticsSection
+from cast.config.judges import PreferenceSection, QualitySection
 from cast.config.model import Name, Section, Seed, setting
 
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -265,6 +266,8 @@ class CastConfig(Section):
     )
     training: TrainingSection = TrainingSection()
     evaluation: EvaluationSection = EvaluationSection()
+    preference: PreferenceSection = PreferenceSection()
+    quality: QualitySection = QualitySection()
     diagnostics: DiagnosticsSection = DiagnosticsSection()
     compute: ComputeSection = ComputeSection()
 

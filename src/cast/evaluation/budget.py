@@ -13,7 +13,7 @@ from cast.errors import CastError
 
 BUDGET = ("world", "backbone", "base_sha256", "seed", "images", "updates", "learning_rates")
 MATCHED = ("prompt_ids", "window_starts")  # of arms that share the on-policy loop
-METHOD_ONLY = ("method",)  # the part of a run's settings in which arms are meant to differ
+METHOD_ONLY = ("method", "preference")  # of a run's settings: where arms are meant to differ
 MISSING = object()
 
 
