@@ -17,7 +17,7 @@ from tiny_verifier import (  # pyright: ignore[reportMissingImports]
 )
 
 from cast import evaluation, figures
-from cast.config import BackboneConfig, CastConfig, LoraSection, load_config
+from cast.config import BackboneConfig, CastConfig, ComputeSection, LoraSection, load_config
 from cast.errors import CastError
 from cast.evaluation.results import read_scores
 from cast.figures.__main__ import main
@@ -29,6 +29,7 @@ OVERRIDES = {
     "backbones": ["tiny-flux2"],
     "methods": ["flow_grpo_g2", "cast"],
     "sampling": {"steps": 6, "height": 64, "width": 64},
+    "diagnostics": {"heads": {"steps": [3]}},
     "verifier": {"path": "models/tiny/verifier", "heatmap": {"layers": None}},
     "evaluation": {
         "seeds": [1, 2],
@@ -137,6 +138,64 @@ def test_evaluating_again_gives_the_same_bytes(config):
         file.unlink()
     evaluation.evaluate_arm(config, "tiny-flux2", "cast")
     assert [file.read_bytes() for file in files] == before
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_any_number_of_chunks_gives_the_same_bytes(config, count):
+    chunked = config.model_copy(update={"compute": ComputeSection(chunks=count)})
+    arm = ("tiny-flux2", "cast", 0)
+    for what, finish in (
+        (evaluation.Evaluated.of(chunked, *arm), lambda: evaluation.evaluate_arm(chunked, *arm)),
+        (
+            evaluation.Evaluated.of(chunked, "", "hard_case", 0),
+            lambda: evaluation.freeze_hard_case(chunked),
+        ),
+    ):
+        files = [what.folder / name for name in ("images.parquet", "scores.parquet")]
+        files += [what.folder / "evaluation.json", what.folder.parent / "hard_case.json"]
+        before = {file: file.read_bytes() for file in files if file.exists()}
+        assert len(before) == 3
+        for file in before:
+            file.unlink()
+        for index in reversed(range(count)):
+            with pytest.raises(CastError, match="this chunk isn't evaluated"):
+                finish()
+            evaluation.evaluate_chunk(chunked, what, index)
+        finish()
+        assert {file: file.read_bytes() for file in before} == before
+
+
+def test_an_incomplete_chunk_is_never_gathered(config):
+    chunked = config.model_copy(update={"compute": ComputeSection(chunks=2)})
+    what = evaluation.Evaluated.of(chunked, "tiny-flux2", "cast", 0)
+    for index in range(2):
+        evaluation.evaluate_chunk(chunked, what, index)
+    work = what.folder / "chunks/1-of-2"
+    images = pd.read_parquet(work / "images.parquet")
+    picture = what.folder / images["image"].iloc[0]
+    faults = {
+        work / "images.parquet": (images.iloc[1:].to_parquet, "3 of 4 images are there"),
+        work / "chunk.json": (
+            lambda path: write_json(path, read_json(path) | {"steps": 50}),
+            "made with steps 50, and that is now 6",
+        ),
+        work / "scores.parquet": (
+            pd.read_parquet(work / "scores.parquet").iloc[1:].to_parquet,
+            "scores.parquet",
+        ),
+        picture: (lambda path: path.unlink(), "1 images of 1-of-2 aren't there"),
+    }
+    for path, (damage, words) in faults.items():
+        kept = path.read_bytes()
+        damage(path)
+        with pytest.raises(CastError, match=words):
+            evaluation.evaluate_arm(chunked, "tiny-flux2", "cast")
+        path.write_bytes(kept)
+    many = config.model_copy(update={"compute": ComputeSection(chunks=5)})
+    with pytest.raises(CastError, match="the benchmark has 4 prompts"):
+        evaluation.evaluate_chunk(many, what, 0)
+    with pytest.raises(CastError, match="there is no chunk 2"):
+        evaluation.evaluate_chunk(chunked, what, 2)
 
 
 def test_rescoring_needs_the_images_of_this_adapter(config):

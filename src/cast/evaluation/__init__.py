@@ -7,6 +7,8 @@ What a rule or a notebook calls, with a `CastConfig` from `load_config`; everyth
     Generates the benchmark's images with the arm's adapter (`method="base"`: none) and scores
     them: `{backbone}/{method}/seed{seed}/images.parquet`, `scores.parquet`, `evaluation.json`.
     Declare these three as a rule's outputs, never `images/` (it is the store it resumes from).
+`evaluate_chunk(config, Evaluated.of(config, backbone, method, seed), index)`
+    One of the `compute.chunks` jobs that share the above, which then gathers what they made.
 `freeze_hard_case(config)`
     Generates and scores the base model on the selection seeds and writes `hard_case.json`;
     its images and scores stay in `hard_case/`.
@@ -23,14 +25,14 @@ from cast.evaluation.arm import (
     evaluate_arm,
     freeze_hard_case,
     generate_arm,
-    generate_folder,
     score_arm,
-    score_folder,
 )
 from cast.evaluation.budget import check_budgets
+from cast.evaluation.chunks import Evaluated, evaluate_chunk
 from cast.evaluation.folders import BASE, arm_folder, benchmark, world_folder
 from cast.evaluation.generation import generate
 from cast.evaluation.hard_case import HardCase, read_hard_case, select_hard_case
+from cast.evaluation.making import generate_folder, score_folder
 from cast.evaluation.replicates import Interval, Replicates, difference, gain_ratio
 from cast.evaluation.results import Arm, check_arms, load_arm, load_arms, load_hard_case
 from cast.evaluation.scoring import score_images
@@ -38,6 +40,7 @@ from cast.evaluation.scoring import score_images
 __all__ = [
     "BASE",
     "Arm",
+    "Evaluated",
     "HardCase",
     "Interval",
     "Replicates",
@@ -48,6 +51,7 @@ __all__ = [
     "difference",
     "evaluate",
     "evaluate_arm",
+    "evaluate_chunk",
     "freeze_hard_case",
     "gain_ratio",
     "generate",

@@ -1,6 +1,8 @@
 """One arm of the comparison, evaluated: a backbone with one method's adapter, or without any.
 
 Each call loads what it needs, resumes what was killed, and writes its tables whole at the end.
+With `compute.chunks` above 1 the images and scores are made by that many jobs, and only gathered
+here.
 """
 
 from collections.abc import Sequence
@@ -9,95 +11,20 @@ from typing import Any
 
 import pandas as pd
 
-from cast.config import (
-    BackboneConfig,
-    CastConfig,
-    benchmark_path,
-    load_backbone_config,
-    load_method_config,
-)
+from cast.config import CastConfig, benchmark_path, load_method_config
 from cast.errors import CastError
-from cast.evaluation.folders import BASE, adapter_sha256, arm_folder, benchmark, world_folder
-from cast.evaluation.generation import generate
+from cast.evaluation.chunks import HARD_CASE, Evaluated, gather
+from cast.evaluation.folders import BASE, arm_folder, benchmark, world_folder
 from cast.evaluation.geneval2 import prompt_means
 from cast.evaluation.hard_case import HardCase, read_hard_case, select_hard_case, write_hard_case
-from cast.evaluation.scoring import score_images
-from cast.io import sha256_file, sha256_json, write_json, write_parquet
+from cast.evaluation.making import (
+    generate_folder,
+    generation_identity,
+    score_folder,
+    verifier_identity,
+)
+from cast.io import sha256_file, sha256_json, write_json
 from cast.scene_graph import PromptRecord
-
-# The models' libraries take seconds to import, and whoever draws a figure needs none of them:
-# they are imported by the functions that load a model.
-
-
-def generation_identity(config: CastConfig, backbone: str, adapter: Path | None) -> dict[str, Any]:
-    """All that decides an image but its prompt and seed: weights, sampler, guidance, dtype."""
-    from cast.training.identity import model_sha256
-
-    body = load_backbone_config(backbone)
-    return {
-        "world": config.world,
-        "backbone": backbone,
-        "base_sha256": model_sha256(body.path),
-        "adapter_sha256": BASE if adapter is None else adapter_sha256(adapter),
-        "settings": _sampling_settings(body)
-        | {"height": config.sampling.height, "width": config.sampling.width},
-    }
-
-
-def _sampling_settings(body: BackboneConfig) -> dict[str, Any]:
-    """What a backbone's own file says about sampling; window and noise level are training's."""
-    return body.model_dump(mode="json", exclude={"window", "noise_level", "licence", "path"})
-
-
-def verifier_identity(config: CastConfig) -> dict[str, Any]:
-    """All that decides a score but the image: the verifier's weights and their dtype."""
-    from cast.training.identity import model_sha256
-
-    section = config.verifier
-    return {"verifier_sha256": model_sha256(section.path), "dtype": section.dtype}
-
-
-def generate_folder(
-    config: CastConfig,
-    backbone: str,
-    adapter: Path | None,
-    records: Sequence[PromptRecord],
-    seeds: Sequence[int],
-    folder: Path,
-) -> pd.DataFrame:
-    """Images of `records` below `folder` and their `images.parquet`; `adapter=None` is the base."""
-    from cast.backbones import load_backbone
-
-    identity = generation_identity(config, backbone, adapter)
-    loaded = load_backbone(load_backbone_config(backbone), config.sampling)
-    if adapter is not None:
-        loaded.load_lora(adapter)
-    steps, batch = config.sampling.steps, config.evaluation.batch
-    with _costs(folder).phase("generation", len(records) * len(seeds)):
-        images = generate(loaded, records, seeds, steps, folder, identity, batch)
-    write_parquet(folder / "images.parquet", images)
-    return images
-
-
-def score_folder(
-    config: CastConfig, records: Sequence[PromptRecord], images: pd.DataFrame, folder: Path
-) -> pd.DataFrame:
-    """Scores of a folder's images and their `scores.parquet`."""
-    from cast.verifier import Verifier
-
-    verifier = Verifier.load(config.verifier, batch=config.evaluation.batch)
-    oracle = config.vocabulary == "shapes"  # the world whose truth can be read off its pixels
-    with _costs(folder).phase("scoring", len(images)):
-        scores = score_images(verifier, records, images, folder, verifier_identity(config), oracle)
-    write_parquet(folder / "scores.parquet", scores)
-    return scores
-
-
-def _costs(folder: Path) -> Any:
-    from cast.training.launch import Processes
-    from cast.training.ledger import CostJournal
-
-    return CostJournal(folder / "evaluation_costs.jsonl", Processes().describe())
 
 
 def generate_arm(config: CastConfig, backbone: str, method: str, seed: int = 0) -> pd.DataFrame:
@@ -117,12 +44,26 @@ def score_arm(config: CastConfig, backbone: str, method: str, seed: int = 0) -> 
         raise CastError(f"{path}: there is no such file; generate this arm's images first.")
     images = pd.read_parquet(path)
     scores = score_folder(config, benchmark(config), images, folder)
+    _write_evaluation(config, backbone, method, seed, images, scores)
+    return scores
+
+
+def _write_evaluation(
+    config: CastConfig,
+    backbone: str,
+    method: str,
+    seed: int,
+    images: pd.DataFrame,
+    scores: pd.DataFrame,
+) -> None:
+    """`evaluation.json`, when the images are of the models that are there now."""
+    folder = arm_folder(config, backbone, method, seed)
     identity = generation_identity(config, backbone, None if method == BASE else folder / "adapter")
     for key in ("base_sha256", "adapter_sha256"):
         if set(images[key]) != {identity[key]}:
             raise CastError(
-                f"{path}: its images were made with {key} {images[key].iloc[0]}, and that is now "
-                f"{identity[key]}. Generate them again."
+                f"{folder / 'images.parquet'}: its images were made with {key} "
+                f"{images[key].iloc[0]}, and that is now {identity[key]}. Generate them again."
             )
     write_json(
         folder / "evaluation.json",
@@ -137,7 +78,6 @@ def score_arm(config: CastConfig, backbone: str, method: str, seed: int = 0) -> 
             "prompts": len(set(scores["prompt_id"])),
         },
     )
-    return scores
 
 
 def evaluate_arm(config: CastConfig, backbone: str, method: str, seed: int = 0) -> pd.DataFrame:
@@ -148,6 +88,10 @@ def evaluate_arm(config: CastConfig, backbone: str, method: str, seed: int = 0) 
     """
     if method != BASE:
         load_method_config(method)
+    if config.compute.chunks > 1:
+        images, scores = gather(config, Evaluated.of(config, backbone, method, seed))
+        _write_evaluation(config, backbone, method, seed, images, scores)
+        return scores
     generate_arm(config, backbone, method, seed)
     return score_arm(config, backbone, method, seed)
 
@@ -184,8 +128,11 @@ def freeze_hard_case(config: CastConfig) -> HardCase:
                 "table made since."
             )
         return known
-    records = benchmark(config)
-    scores = evaluate(config, chosen.backbone, None, records, chosen.seeds, folder / "hard_case")
+    if config.compute.chunks > 1:
+        _, scores = gather(config, Evaluated.of(config, chosen.backbone, HARD_CASE, 0))
+    else:
+        place, records = folder / HARD_CASE, benchmark(config)
+        scores = evaluate(config, chosen.backbone, None, records, chosen.seeds, place)
     means = prompt_means(scores)
     prompt_ids = select_hard_case(means, chosen.pool, chosen.keep)
     return write_hard_case(

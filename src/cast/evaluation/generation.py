@@ -85,17 +85,21 @@ def generate(
     identity: Mapping[str, Any],
     batch: int = 16,
     progress: bool = True,
+    parts_folder: Path | None = None,
 ) -> pd.DataFrame:
     """Images of every prompt under every seed, stored below `folder/images`; resumes by itself.
 
     Returns one row an image: `prompt_id`, `prompt`, `generation_seed`, `image_sha256`, `image`
     (its path below `folder`), and the constant columns of `identity` that are plain values.
-    `batch` bounds the images in one forward pass and sets how many prompts make a chunk.
+    `batch` bounds the images in one forward pass and sets how many prompts make a part. Finished
+    parts lie in `parts_folder`, by default `folder/parts`; each job that fills one store has its
+    own.
     """
     check_prompts(records, seeds)
     store = ImageStore(folder / IMAGES)
     identity = {**identity, "seeds": list(seeds), "steps": steps}
-    parts = Parts(folder / "parts" / "generation", generation_key(identity, records))
+    key = generation_key(identity, records)
+    parts = Parts((parts_folder or folder / "parts") / "generation", key)
     constants = {key: value for key, value in identity.items() if isinstance(value, str | float)}
     size = max(1, batch // len(seeds))
     tables = []

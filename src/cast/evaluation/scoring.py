@@ -29,19 +29,21 @@ def score_images(
     identity: Mapping[str, Any],
     oracle: bool = False,
     progress: bool = True,
+    parts_folder: Path | None = None,
 ) -> pd.DataFrame:
     """One row an atom of every image: the score table that `geneval2` aggregates.
 
     `images` is what `generate` returned for `folder`. Columns: `prompt_id`, `prompt`,
     `generation_seed`, `atom`, `skill`, `atom_count`, `score` (GenEval 2's official answer set),
-    `score_strict`, and `oracle` (0 or 1; null where the world has no oracle).
+    `score_strict`, and `oracle` (0 or 1; null where the world has no oracle). `parts_folder` is
+    `generate`'s.
     """
     by_prompt = _images_by_prompt(records, images)
     store = ImageStore(folder / IMAGES)
     names = sorted(images["image_sha256"])
     code = code_digest("cast.evaluation.scoring", "cast.verifier", "cast.mini.oracle")
     key = sha256_json([dict(identity), names, [r.prompt_id for r in records], oracle, code])
-    parts = Parts(folder / "parts" / "scoring", key)
+    parts = Parts((parts_folder or folder / "parts") / "scoring", key)
     tables = []
     with progress_bar(len(images), "scoring", progress) as bar:
         for index, first in enumerate(range(0, len(records), PROMPTS_A_CHUNK)):
