@@ -14,6 +14,7 @@ from cast.paths import from_root
 from cast.verifier.soft_tifa import Verifier
 
 MODELS = from_root("models/mini")
+GENERATORS = ("mini-flux2", "mini-qwen-image", "mini-sd3", "mini-zimage")
 NAMES = sorted(read_json(MODELS / "MANIFEST.json"))
 
 
@@ -51,10 +52,10 @@ def test_a_changed_byte_of_the_verifier_is_refused_by_name(tmp_path):
         Verifier.load(VerifierSection(path=str(tmp_path / "mini-qwen3-vl")))
 
 
-def test_a_changed_byte_of_the_generator_is_refused_by_name(tmp_path):
-    weights = damaged_copy("mini-flux2", tmp_path)
-    config = load_backbone_config("mini-flux2")
-    config = config.model_copy(update={"path": str(tmp_path / "mini-flux2")})
+@pytest.mark.parametrize("name", [n for n in GENERATORS if n in NAMES])
+def test_a_changed_byte_of_a_generator_is_refused_by_name(name, tmp_path):
+    weights = damaged_copy(name, tmp_path)
+    config = load_backbone_config(name).model_copy(update={"path": str(tmp_path / name)})
     with pytest.raises(CastError, match=f"{weights.name} has changed"):
         load_backbone(config, SamplingSection())
 

@@ -163,6 +163,10 @@ class Backbone:
             self._encoded[key] = self._encode(list(prompts)).to("cpu")
         return self._encoded[key].to(self.device)
 
+    def embed(self, prompts: Sequence[str]) -> Conditioning:
+        """Encode prompts anew, with gradients: for a text encoder that is in training itself."""
+        return self._encode(list(prompts))
+
     def release_text_encoder(self) -> None:
         """Free the text encoders' memory; lists encoded before stay available."""
         for name in self.text_encoders:

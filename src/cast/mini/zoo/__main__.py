@@ -10,39 +10,12 @@ from pathlib import Path
 import torch
 
 from cast.config import VerifierSection
-from cast.mini.zoo import export, flux2, measure, vae, vlm
-from cast.mini.zoo.data import EVALUATION_FILES
+from cast.mini.zoo import export, generators, measure, vlm
 from cast.mini.zoo.loop import stage_seconds
 from cast.paths import from_root
-from cast.scene_graph import read_prompts
 from cast.verifier.soft_tifa import Verifier
 
 SCENES = 500  # held-out scenes on which a verifier is measured
-STEPS = 20  # denoising steps with which a generator is measured
-
-
-def train_flux2(work: Path, target: Path) -> None:
-    """Autoencoder, then text encoder and transformer; measured on the mini benchmark."""
-    autoencoder = vae.train(work / "vae")
-    pipe, losses = flux2.train(work, autoencoder)
-    flux2.save(pipe, target)
-    pipe = flux2.load(target)
-    records = read_prompts(from_root(EVALUATION_FILES[0]))
-    images = measure.generate(
-        pipe,
-        [record.prompt for record in records],
-        seed=0,
-        num_inference_steps=STEPS,
-        max_sequence_length=flux2.TEXT_TOKENS,
-        text_encoder_out_layers=flux2.TEXT_LAYERS,
-    )
-    oracle = measure.oracle_accuracy(images, records)
-    metrics = {**losses, "steps": STEPS, "oracle on the mini benchmark, one seed": oracle}
-    stages = {"autoencoder": vae.CONFIG, "touching": vae.TOUCHING, "flow": flux2.CONFIG}
-    stages["refine"] = flux2.REFINE
-    seconds = stage_seconds(work, work / "refine", work / "vae/free", work / "vae/touching")
-    count = export.parameters(pipe.transformer, pipe.text_encoder, pipe.vae)
-    export.enter(target, stages, seconds, metrics, count)
 
 
 def train_qwen3_vl(work: Path, target: Path) -> None:
@@ -60,7 +33,7 @@ def train_qwen3_vl(work: Path, target: Path) -> None:
     export.enter(target, stages, seconds, metrics, export.parameters(stage.model))
 
 
-RECIPES = {"mini-flux2": train_flux2, "mini-qwen3-vl": train_qwen3_vl}
+RECIPES = {**generators.RECIPES, "mini-qwen3-vl": train_qwen3_vl}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ tenth ahead at equal time).
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,8 +21,10 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from cast.io import read_json, write_json, write_safetensors
+from cast.mini.zoo.muon import Muon
 
 Losses = dict[str, Tensor]
+LOOK_EVERY = 500  # steps between looks at what a model in training does
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,24 @@ class LoopConfig:
 class Trainer:
     """Modules in training with their optimizers, moving average and checkpoint.
 
-    `matrices` names the 2-D parameters that Muon takes. `loss(step)` returns named scalar terms
-    whose sum is minimised.
+    Muon takes the 2-D parameters, embeddings apart, whose names hold one of `blocks`.
     """
 
     def __init__(
-        self, modules: nn.ModuleDict, config: LoopConfig, folder: Path, muon: bool = True
+        self,
+        modules: nn.ModuleDict,
+        config: LoopConfig,
+        folder: Path,
+        muon: bool = True,
+        blocks: tuple[str, ...] = ("block",),
     ) -> None:
         self.modules, self.config, self.folder = modules, config, folder
         named = [(n, p) for n, p in modules.named_parameters() if p.requires_grad]
-        matrix = {n for n, p in named if muon and p.ndim == 2 and "block" in n and "embed" not in n}
+        matrix = {
+            n
+            for n, p in named
+            if muon and p.ndim == 2 and "embed" not in n and any(block in n for block in blocks)
+        }
         matrices = [p for n, p in named if n in matrix]
         rest = [p for n, p in named if n not in matrix]
         decay = config.weight_decay
@@ -61,7 +72,7 @@ class Trainer:
         ]
         if matrices:
             self.optimizers.append(
-                torch.optim.Muon(
+                Muon(
                     matrices,
                     lr=config.learning_rate,
                     weight_decay=decay,
@@ -74,8 +85,14 @@ class Trainer:
         self.seconds = 0.0  # of wall time, over all resumed runs
         self._resume()
 
-    def run(self, loss: Callable[[int], Losses]) -> dict[str, float]:
-        """Train to the last step; return the mean of each loss over the last 200 steps."""
+    def run(
+        self, loss: Callable[[int], Losses], look: Callable[[int], None] | None = None
+    ) -> dict[str, float]:
+        """Train to the last step; return the mean of each loss over the last 200 steps.
+
+        `loss(step)` returns named scalar terms whose sum is minimised. `look(steps done)` is called
+        now and then, and at the end, with the moving average in the modules.
+        """
         config = self.config
         writer = SummaryWriter(str(self.folder / "tensorboard"), purge_step=self.step)
         recent: list[dict[str, float]] = []
@@ -97,6 +114,9 @@ class Trainer:
                 self.seconds += time.monotonic() - began
                 began = time.monotonic()
                 self._save(_mean(recent))
+            if look is not None and (self.step % LOOK_EVERY == 0 or self.step == config.steps):
+                with self._averaged():
+                    look(self.step)
         writer.close()
         return read_json(self.folder / "progress.json")["losses"]
 
@@ -114,6 +134,15 @@ class Trainer:
         keep = min(self.config.ema, (1 + step) / (10 + step))
         for name, parameter in self.parameters.items():
             self.average[name].lerp_(parameter.detach(), 1 - keep)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        trained = {name: p.detach().clone() for name, p in self.parameters.items()}
+        self.load_average()
+        yield
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(trained[name])
 
     def load_average(self) -> None:
         """Put the moving average into the modules; training is over."""

@@ -1,10 +1,14 @@
-"""The autoencoder of mini-flux2: 64x64 pixels to 16x16x4 latents, packed to 64 tokens of 16."""
+"""The zoo's autoencoder: 64x64 pixels to 16x16x4 latents, packed to 64 tokens of 16.
+
+All generators share its latents: mini-flux2 as it is, the others in their own classes' clothes.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.autoencoders.autoencoder_kl_flux2 import AutoencoderKLFlux2
 from torch import Tensor, nn
 
@@ -62,18 +66,27 @@ def _loss(vae: Any, config: LoopConfig, touching: bool) -> Callable[[int], Losse
     def loss(step: int) -> Losses:
         images = batch(config, step, touching)
         posterior = vae.encode(images).latent_dist
-        ground = images[:, :, :1, :1]  # no object reaches the corner
-        figure = ((images - ground).abs().amax(1, keepdim=True) > 0.05).float()
-        weight = 1 + FIGURE_WEIGHT * figure
-        noise = torch.randn(posterior.mean.shape, generator=torch_generator(0, "zoo/vae", step))
-        decoded = vae.decode(posterior.mean + posterior.std * noise).sample
-        return {
-            "l1": (weight * (decoded - images).abs()).mean(),
-            "l2": (weight * (decoded - images).square()).mean(),
-            "kl": 1e-6 * posterior.kl().mean(),
-        }
+        latents = posterior.mean + posterior.std * noise(posterior.mean.shape, step)
+        decoded = vae.decode(latents).sample
+        return {**reconstruction(decoded, images), "kl": 1e-6 * posterior.kl().mean()}
 
     return loss
+
+
+def noise(shape: torch.Size, step: int) -> Tensor:
+    """Standard normal noise of a step."""
+    return torch.randn(shape, generator=torch_generator(0, "zoo/vae", step))
+
+
+def reconstruction(decoded: Tensor, images: Tensor) -> Losses:
+    """Absolute and squared error [B, 3, 64, 64], objects weighted above the ground."""
+    ground = images[:, :, :1, :1]  # no object reaches the corner
+    figure = ((images - ground).abs().amax(1, keepdim=True) > 0.05).float()
+    weight = 1 + FIGURE_WEIGHT * figure
+    return {
+        "l1": (weight * (decoded - images).abs()).mean(),
+        "l2": (weight * (decoded - images).square()).mean(),
+    }
 
 
 @torch.no_grad()
@@ -82,6 +95,36 @@ def set_latent_statistics(vae: Any) -> None:
     latents = torch.cat([patchify(vae, batch(CONFIG, 10**6 + i, i % 4 == 0)) for i in range(128)])
     vae.bn.running_mean.copy_(latents.mean((0, 2, 3)))
     vae.bn.running_var.copy_(latents.var((0, 2, 3)))
+
+
+def channel_statistics(vae: Any) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation [4] of each latent channel, its four patch positions together."""
+    mean = vae.bn.running_mean.reshape(-1, 4)
+    variance = vae.bn.running_var.reshape(-1, 4).mean(1) + mean.var(1, correction=0)
+    return mean.mean(1), variance.sqrt()
+
+
+@torch.no_grad()
+def plain_autoencoder(vae: Any) -> AutoencoderKL:
+    """The same function as an `AutoencoderKL` whose latents are normalised channel by channel.
+
+    That class has one scale for all channels, so the statistics go into its 1x1 convolutions.
+    """
+    mean, std = channel_statistics(vae)
+    names = ("block_out_channels", "down_block_types", "up_block_types", "latent_channels")
+    names += ("norm_num_groups", "layers_per_block", "mid_block_add_attention", "sample_size")
+    settings = {name: vae.config[name] for name in names}
+    plain = AutoencoderKL(**settings, scaling_factor=1.0, shift_factor=0.0)
+    weights = {n: p for n, p in vae.state_dict().items() if not n.startswith("bn.")}
+    plain.load_state_dict(weights)
+    assert plain.quant_conv is not None and plain.post_quant_conv is not None
+    encoded, decoded = plain.quant_conv, plain.post_quant_conv
+    encoded.weight[:4] /= std[:, None, None, None]
+    encoded.bias[:4] = (encoded.bias[:4] - mean) / std
+    encoded.bias[4:] -= 2 * std.log()  # log variances
+    decoded.bias += decoded.weight[:, :, 0, 0] @ mean
+    decoded.weight *= std[:, None, None]
+    return plain.eval().requires_grad_(False)
 
 
 def patchify(vae: Any, images: Tensor) -> Tensor:
