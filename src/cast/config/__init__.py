@@ -10,6 +10,7 @@ from cast.config.diagnostics import (
     HeadsSection,
     SaturationSection,
     StructureSection,
+    VerifierStudySection,
 )
 from cast.config.judges import PreferenceSection, QualitySection
 from cast.config.loading import (
@@ -58,6 +59,7 @@ __all__ = [
     "StructureSection",
     "TrainingSection",
     "VerifierSection",
+    "VerifierStudySection",
     "WindowSection",
     "as_written",
     "benchmark_path",

@@ -1,4 +1,4 @@
-"""Settings of the three diagnostic studies (paper 3.1 to 3.3, App. B and F)."""
+"""Settings of the diagnostic studies (paper 3.1 to 3.3, App. B and F), and of the verifier's."""
 
 from typing import Annotated, Literal
 
@@ -57,6 +57,14 @@ class HeadsSection(Section):
     )
 
 
+class VerifierStudySection(Section):
+    """The verifier against drawn scenes whose truth and masks are known; mini world only."""
+
+    prompts: int = setting(160, "Held-out prompts", ge=1)
+    images: int = setting(4, "Scenes drawn of each", ge=1, le=1024)
+    seed: Seed = setting(0, "Seed of prompts, scenes and questions")
+
+
 class DiagnosticsSection(Section):
     """The diagnostic studies: what motivates the window, the atoms and their maps."""
 
@@ -76,3 +84,4 @@ class DiagnosticsSection(Section):
     structure: StructureSection = StructureSection()
     saturation: SaturationSection = SaturationSection()
     heads: HeadsSection = HeadsSection()
+    verifier: VerifierStudySection = VerifierStudySection()

@@ -19,6 +19,7 @@ from cast.errors import CastError
 from cast.scene_graph.graph import PromptRecord
 from cast.verifier.answer_tokens import NEUTRAL_PROMPT, AnswerMode, answer_tokens
 from cast.verifier.attention import (
+    Heads,
     Reading,
     chosen_layers,
     finish_map,
@@ -231,10 +232,8 @@ class Verifier:
         with recorded_queries(self.model, layers, index) as queries:
             run_packed(self.model, prefix, packed)
         mask = packed.mask(prefix.length)[index]
-        found = {
-            heads: layer_attentions(prefix, queries, mask, heads)
-            for heads in {reading.heads for reading in readings}
-        }
+        reductions: set[Heads] = {reading.heads for reading in readings}
+        found = {heads: layer_attentions(prefix, queries, mask, heads) for heads in reductions}
         release(prefix)
         result = []
         for heads, row_offset in readings:
