@@ -105,7 +105,7 @@ def channel_statistics(vae: Any) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def plain_autoencoder(vae: Any) -> AutoencoderKL:
+def plain_autoencoder(vae: Any) -> Any:
     """The same function as an `AutoencoderKL` whose latents are normalised channel by channel.
 
     That class has one scale for all channels, so the statistics go into its 1x1 convolutions.
@@ -117,8 +117,8 @@ def plain_autoencoder(vae: Any) -> AutoencoderKL:
     plain = AutoencoderKL(**settings, scaling_factor=1.0, shift_factor=0.0)
     weights = {n: p for n, p in vae.state_dict().items() if not n.startswith("bn.")}
     plain.load_state_dict(weights)
-    assert plain.quant_conv is not None and plain.post_quant_conv is not None
-    encoded, decoded = plain.quant_conv, plain.post_quant_conv
+    encoded: Any = plain.quant_conv
+    decoded: Any = plain.post_quant_conv
     encoded.weight[:4] /= std[:, None, None, None]
     encoded.bias[:4] = (encoded.bias[:4] - mean) / std
     encoded.bias[4:] -= 2 * std.log()  # log variances

@@ -15,7 +15,15 @@ from cast.mini.zoo.flow import WIDTH, Recipe
 from cast.mini.zoo.loop import LoopConfig
 from cast.mini.zoo.text import Z_IMAGE_TEMPLATE, qwen_tokenizer
 
-TAUGHT = LoopConfig(steps=2000, batch=32, decay_share=0.5, ema=0.995, checkpoint_every=100)
+TAUGHT = LoopConfig(
+    steps=800,
+    batch=32,
+    learning_rate=2e-3,
+    warmup=40,
+    decay_share=0.5,
+    ema=0.99,
+    checkpoint_every=50,
+)
 TEXT_WIDTH = 96
 
 
