@@ -7,17 +7,18 @@ The yardstick for scores is the published evaluator's way, written plainly in th
 `generate` call per probe, batch 1 (`tests/verifier/plain_evaluator.py`). The yardstick for
 heatmaps is one forward pass over image and prompt, and for their memory that pass with eager
 attention and `output_attentions=True`. Images are larger than the mini verifier was trained on,
-which changes no cost. Prints a table and writes `results/benchmarks/verifier.json`, a flat map
-of key to number:
+which changes no cost. Times are seconds of the process on its core, both sides in turn, medians:
+another process on the core disturbs them little. Memory of heatmaps is what the tensor allocator
+holds at its peak. Prints a table and writes `results/benchmarks/verifier.json`, a flat map of key
+to number:
 
 - `speedup_10x64`, `speedup_10x256`, `speedup_10x1024`: 10 probes, so many image tokens.
 - `heatmap_over_forward`: seconds of heatmaps without baseline over those of the forward pass.
 - `neutral_over_forward`: what the neutral caption adds, in the same unit.
 - `heatmap_memory_over_eager`: peak memory beyond the forward pass's, ours over eager's.
 - `throughput_linearity`: seconds an image at `--many` images over those at a quarter of them.
-- `peak_growth_mib`: how much the peak grows over `--many` images after the first quarter.
-
-Run it on an otherwise idle core.
+- `images_per_s`: scored and mapped by one core, 64 image tokens, 10 probes.
+- `peak_growth_mib`: how much the process's peak grows over `--many` images after the first quarter.
 """
 
 import argparse
@@ -26,9 +27,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2VLImageProcessorPil, Qwen3VLForConditionalGeneration
 
 from cast.config.sections import HeatmapSection, VerifierSection
@@ -60,15 +63,28 @@ def images_of(tokens: int, count: int) -> torch.Tensor:
     return torch.rand(count, 3, side, side, generator=torch.Generator().manual_seed(tokens))
 
 
-def seconds(function: Callable[[], Any], repeats: int) -> float:
-    """Shortest of some timed calls, after one that warms up."""
-    function()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
+def seconds(repeats: int, *functions: Callable[[], Any]) -> list[float]:
+    """Median seconds on the core of each function, called in turn after one call to warm up."""
+    times: list[list[float]] = [[] for _ in functions]
+    for number in range(repeats + 1):
+        for function, taken in zip(functions, times, strict=True):
+            start = time.process_time()
+            function()
+            if number > 0:
+                taken.append(time.process_time() - start)
+    return [median(taken) for taken in times]
+
+
+def allocated_mib(function: Callable[[], Any]) -> float:
+    """Most that tensors allocated while the function runs hold at once, in MiB."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    held = peak = 0
+    for event in recorded.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()  # negative where memory is given back
+            peak = max(peak, held)
+    return peak / 2**20
 
 
 def peak_mib(function: Callable[[], Any]) -> float:
@@ -101,24 +117,27 @@ def speedup(parts: Any, record: PromptRecord, tokens: int, count: int, repeats: 
             for atom in record.atoms:
                 plain_score(model, tokenizer, processor, image, atom.probe, atom.answer)
 
-    return seconds(plain, repeats) / seconds(lambda: verifier.score(images, record), repeats)
+    theirs, ours = seconds(repeats, plain, lambda: verifier.score(images, record))
+    return theirs / ours
 
 
 def heatmap_cost(parts: Any, record: PromptRecord, count: int, repeats: int) -> dict[str, float]:
-    """Seconds of heatmaps over a forward pass of the same length, 1,024 image tokens."""
+    """Seconds of heatmaps over a forward pass of the same length, 1,024 image tokens. Ours reads
+    and cuts up the images, too; the forward pass finds its inputs ready."""
     model, tokenizer, processor = parts
     images = images_of(1024, count)
+    inputs = batch_inputs(parts, images, record.prompt)
 
-    def ours(baseline: Any) -> float:
+    def ours(baseline: Any) -> Callable[[], Any]:
         section = HeatmapSection(baseline=baseline)
         verifier = Verifier(model, Segmenter(tokenizer), processor, heatmap=section, batch=count)
-        return seconds(lambda: verifier.heatmaps(images, record, (32, 32)), repeats)
+        return lambda: verifier.heatmaps(images, record, (32, 32))
 
     @torch.no_grad()
     def forward() -> None:
-        model.model(**batch_inputs(parts, images, record.prompt))
+        model.model(**inputs)
 
-    plain, bare, full = seconds(forward, repeats), ours("none"), ours("neutral")
+    plain, bare, full = seconds(repeats, forward, ours("none"), ours("neutral"))
     return {"heatmap_over_forward": bare / plain, "neutral_over_forward": (full - bare) / plain}
 
 
@@ -129,22 +148,15 @@ def heatmap_memory(parts: Any, record: PromptRecord, count: int) -> float:
         copy.deepcopy(model.config), dtype=model.dtype, attn_implementation="eager"
     )
     eager.load_state_dict(model.state_dict())
+    eager.eval()
     images = images_of(1024, count)
+    inputs = batch_inputs(parts, images, record.prompt)
     verifier = Verifier(model, Segmenter(tokenizer), processor, batch=count)
-
-    @torch.no_grad()
-    def forward() -> None:
-        model.model(**batch_inputs(parts, images, record.prompt))
-
-    @torch.no_grad()
-    def with_attentions() -> None:
-        inputs = batch_inputs(parts, images, record.prompt)
-        eager.eval().model(**inputs, output_attentions=True)
-
-    forward()
-    base = peak_mib(forward)
-    ours = peak_mib(lambda: verifier.heatmaps(images, record, (32, 32))) - base
-    return max(ours, 0.0) / (peak_mib(with_attentions) - base)
+    with torch.no_grad():
+        base = allocated_mib(lambda: model.model(**inputs))
+        theirs = allocated_mib(lambda: eager.model(**inputs, output_attentions=True)) - base
+    ours = allocated_mib(lambda: verifier.heatmaps(images, record, (32, 32))) - base
+    return max(ours, 0.0) / theirs
 
 
 def many_images(parts: Any, record: PromptRecord, many: int) -> dict[str, float]:
@@ -159,11 +171,11 @@ def many_images(parts: Any, record: PromptRecord, many: int) -> dict[str, float]
 
     few = max(many // 4, 1)
     score(few)
-    start = time.perf_counter()
+    start = time.process_time()
     first_peak = peak_mib(lambda: score(few))
-    middle = time.perf_counter()
+    middle = time.process_time()
     last_peak = peak_mib(lambda: score(many))
-    end = time.perf_counter()
+    end = time.process_time()
     return {
         "throughput_linearity": ((end - middle) / many) / ((middle - start) / few),
         "images_per_s": many / (end - middle),
@@ -176,7 +188,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--verifier", default=VerifierSection().path)
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 256, 1024])
-    parser.add_argument("--images", type=int, default=8, help="images scored together")
+    parser.add_argument("--images", type=int, default=4, help="images scored together")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--many", type=int, default=2000, help="images of the long run")
     parser.add_argument("--output", type=Path, default=Path("results/benchmarks/verifier.json"))
