@@ -11,7 +11,7 @@ import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from cast.config import BackboneConfig, SamplingSection
+from cast.config import BackboneConfig, LoraSection, SamplingSection
 
 diffusers: Any = import_module("diffusers")
 transformers: Any = import_module("transformers")
@@ -22,6 +22,8 @@ SPECIAL = ["<pad>", "<unk>", "<|im_start|>", "<|im_end|>"]
 VOCABULARY = len(SPECIAL) + len(WORDS) + 1
 SIZE = 32
 """Pixels; the VAEs scale by 4 and tokens are 2x2 latents, so an image has 4x4 tokens."""
+
+LORA = LoraSection(rank=4, alpha=12.0)
 
 CHAT_TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'user' %}"

@@ -9,11 +9,10 @@ from safetensors import safe_open
 
 from cast.backbones import lora as adapters
 from cast.backbones import model_card
-from cast.config import LoraSection
 from cast.errors import CastError
 from cast.flow import rollout
 
-LORA = LoraSection(rank=4, alpha=12.0)
+LORA = tiny.LORA
 
 BOUND = {
     "flux2": 2 * 8 + 3 * 2,  # double and single blocks

@@ -5,11 +5,12 @@
 """
 
 from importlib import import_module
-from importlib.util import find_spec
 
+from cast.backbones.conditioning import Conditioning
 from cast.backbones.lora import model_card
-from cast.backbones.protocol import Backbone, Conditioning
+from cast.backbones.protocol import Backbone
 from cast.config import BackboneConfig, SamplingSection
+from cast.config.families import families
 from cast.errors import CastError
 
 __all__ = ["Backbone", "Conditioning", "backbone_class", "load_backbone", "model_card"]
@@ -17,7 +18,7 @@ __all__ = ["Backbone", "Conditioning", "backbone_class", "load_backbone", "model
 
 def backbone_class(family: str) -> type[Backbone]:
     """The adapter class of a family; `CastError` when there is no such file."""
-    if not family.isidentifier() or find_spec(f"{__name__}.{family}") is None:
+    if family not in families():
         raise CastError(f"family: {family!r} is unknown; there is no cast/backbones/{family}.py.")
     return import_module(f"{__name__}.{family}").BACKBONE
 

@@ -11,8 +11,9 @@ import torch
 from diffusers.pipelines.flux.pipeline_flux import FluxPipeline, calculate_shift
 from torch import Tensor
 
+from cast.backbones.conditioning import Conditioning
 from cast.backbones.packing import pack_patches, unpack_patches
-from cast.backbones.protocol import Backbone, Conditioning, require_guidance
+from cast.backbones.protocol import Backbone, require_guidance
 
 
 class Flux1Backbone(Backbone):

@@ -12,7 +12,8 @@ import torch
 from diffusers.pipelines.flux2.pipeline_flux2 import Flux2Pipeline, compute_empirical_mu
 from torch import Tensor
 
-from cast.backbones.protocol import Backbone, Conditioning, require_guidance
+from cast.backbones.conditioning import Conditioning
+from cast.backbones.protocol import Backbone, require_guidance
 
 
 class Flux2Backbone(Backbone):

@@ -1,25 +1,33 @@
-"""Loading a pipeline from a local folder or the hub, with one clear message when it can't be.
+"""Loading a pipeline from a local folder or the hub, with one clear message when it can't be,
+and placing its parts on devices.
 
 The hub's own settings hold: `HF_HOME` is the cache, `HF_TOKEN` the account, and with
 `HF_HUB_OFFLINE=1` nothing is asked of the network.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import dispatch_model, infer_auto_device_map
+from accelerate.utils import get_balanced_memory
 from huggingface_hub.errors import (
     GatedRepoError,
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
 )
+from torch import nn
 
 from cast.config import BackboneConfig, is_local
 from cast.errors import CastError
 from cast.io import read_json
 from cast.manifest import check_manifest
 from cast.paths import from_root
+
+DISK_OFFLOAD = "results/offload"
+"""Where accelerate keeps weights that a device map sends to the disk."""
 
 
 def load_pipeline(pipeline_class: Any, config: BackboneConfig) -> Any:
@@ -54,6 +62,39 @@ def _load(
         return pipeline_class.from_pretrained(place, dtype=dtype, **parts)
     except (OSError, ValueError, RuntimeError) as error:
         raise CastError(explain(error, config)) from error
+
+
+def place(pipeline: Any, config: BackboneConfig, device: str, text_encoders: Sequence[str]) -> None:
+    """Move a pipeline's parts where `config.text_encoder` and `config.device_map` want them.
+
+    Raises `CastError` for a device map that doesn't name every module of the transformer.
+    """
+    for name, part in pipeline.components.items():
+        if not isinstance(part, nn.Module):
+            continue
+        if name == "transformer" and config.device_map is not None:
+            _spread(part, config, device)
+        elif name in text_encoders and config.text_encoder == "cpu":
+            part.to("cpu")
+        else:
+            part.to(device)
+
+
+def _spread(transformer: Any, config: BackboneConfig, device: str) -> None:
+    """Give each module of the transformer its device; accelerate's hooks move what passes."""
+    device_map: Any = config.device_map
+    whole = getattr(transformer, "_no_split_modules", None)
+    try:
+        if device_map == "auto":
+            memory = get_balanced_memory(transformer, no_split_module_classes=whole)
+            device_map = infer_auto_device_map(transformer, memory, no_split_module_classes=whole)
+        folder = from_root(DISK_OFFLOAD) / config.name if "disk" in device_map.values() else None
+        dispatch_model(transformer, device_map, main_device=device, offload_dir=folder)
+    except (KeyError, ValueError) as error:
+        raise CastError(
+            f"config/backbones/{config.name}.yaml: device_map: can't be followed ({error}). Name "
+            "every module of the transformer once, or use auto."
+        ) from error
 
 
 def explain(error: BaseException, config: BackboneConfig) -> str:

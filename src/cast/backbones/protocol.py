@@ -3,57 +3,29 @@
 A backbone wraps a diffusers pipeline and takes it apart into the steps of its `__call__`, so that
 `decode(rollout(...))` without a stochastic window equals the pipeline's own output bit for bit.
 
-To add a family, write `cast/backbones/FAMILY.py` with a subclass named `BACKBONE` (`flux1.py` is
-the shortest example): its class attributes, and the six methods that raise `NotImplementedError`
-here, each a few lines copied in meaning from the pipeline's `__call__`. Then describe a model of
-it in `config/backbones/NAME.yaml`. `tests/backbones/test_parity.py` is the acceptance test.
+To add a family, write `cast/backbones/FAMILY.py` with a subclass named `BACKBONE`: its class
+attributes, and the methods that raise `NotImplementedError` here, each a few lines that do what
+the pipeline's `__call__` does. Then describe a model of it in `config/backbones/NAME.yaml`.
+`tests/backbones/example_family/aura_flow.py` does it in under 40 lines, and
+`tests/backbones/test_new_family.py` puts it through the acceptance test: images equal the
+pipeline's own bit for bit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from cast.backbones import lora as adapters
-from cast.backbones.loading import load_pipeline
+from cast.backbones.conditioning import Conditioning
+from cast.backbones.loading import load_pipeline, place
 from cast.config import BackboneConfig, LoraSection, SamplingSection
 from cast.errors import CastError
 from cast.flow import Velocity
-
-
-@dataclass(frozen=True)
-class Conditioning:
-    """What a transformer takes besides latents and level: tensors, samples first."""
-
-    tensors: Mapping[str, Tensor]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.tensors.values())))
-
-    def get(self, name: str) -> Tensor | None:
-        """A tensor by name; None where the family or the prompts don't need it."""
-        return self.tensors.get(name)
-
-    def select(self, samples: Int64[Tensor, " b"]) -> "Conditioning":
-        """The rows of some samples."""
-        return Conditioning(
-            {name: tensor[samples.to(tensor.device)] for name, tensor in self.tensors.items()}
-        )
-
-    def repeat(self, count: int) -> "Conditioning":
-        """Each row `count` times in a row: one prompt's group."""
-        return Conditioning(
-            {name: tensor.repeat_interleave(count, 0) for name, tensor in self.tensors.items()}
-        )
-
-    def to(self, device: torch.device | str) -> "Conditioning":
-        """The same on another device."""
-        return Conditioning({name: tensor.to(device) for name, tensor in self.tensors.items()})
 
 
 class Backbone:
@@ -102,7 +74,8 @@ class Backbone:
         Raises `CastError` for a missing or gated model, saying what to place or accept.
         """
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        pipeline = load_pipeline(cls.pipeline_class, config).to(device)
+        pipeline = load_pipeline(cls.pipeline_class, config)
+        place(pipeline, config, device, cls.text_encoders)
         return cls(pipeline, config, sampling.height, sampling.width)
 
     # Facts
@@ -119,8 +92,8 @@ class Backbone:
 
     @property
     def device(self) -> torch.device:
-        """Where the transformer lies."""
-        return next(self.transformer.parameters()).device
+        """Where latents and conditioning go: the VAE's device, and the transformer's first."""
+        return self.pipeline.vae.device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -160,12 +133,27 @@ class Backbone:
                     f"{self.name}: the text encoder was released before {list(key)[:1]} and the "
                     "rest of its list were encoded; encode every list of prompts first."
                 )
-            self._encoded[key] = self._encode(list(prompts)).to("cpu")
+            with self._text_encoders_at_work():
+                self._encoded[key] = self._encode(list(prompts)).to("cpu")
         return self._encoded[key].to(self.device)
 
     def embed(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts anew, with gradients: for a text encoder that is in training itself."""
         return self._encode(list(prompts))
+
+    @contextmanager
+    def _text_encoders_at_work(self) -> Iterator[None]:
+        """Those that wait on the CPU lie on the device inside the block."""
+        waiting = [getattr(self.pipeline, name) for name in self.text_encoders]
+        if self.config.text_encoder == "device" or self.device.type == "cpu":
+            waiting = []
+        try:
+            for part in filter(None, waiting):
+                part.to(self.device)
+            yield
+        finally:
+            for part in filter(None, waiting):
+                part.to("cpu")
 
     def release_text_encoder(self) -> None:
         """Free the text encoders' memory; lists encoded before stay available."""

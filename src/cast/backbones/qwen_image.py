@@ -12,9 +12,10 @@ import torch
 from diffusers.pipelines.qwenimage.pipeline_qwenimage import QwenImagePipeline
 from torch import Tensor
 
+from cast.backbones.conditioning import Conditioning
 from cast.backbones.flux1 import dynamic_shift
 from cast.backbones.packing import pack_patches, unpack_patches
-from cast.backbones.protocol import Backbone, Conditioning
+from cast.backbones.protocol import Backbone
 from cast.errors import CastError
 
 NEGATIVE_PROMPT = " "

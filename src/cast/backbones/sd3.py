@@ -12,9 +12,10 @@ from diffusers.pipelines.stable_diffusion_3.pipeline_stable_diffusion_3 import (
 )
 from torch import Tensor
 
+from cast.backbones.conditioning import Conditioning
 from cast.backbones.flux1 import dynamic_shift
 from cast.backbones.packing import pack_patches, unpack_patches
-from cast.backbones.protocol import Backbone, Conditioning
+from cast.backbones.protocol import Backbone
 from cast.errors import CastError
 
 

@@ -15,9 +15,10 @@ from diffusers.pipelines.z_image.pipeline_z_image import (
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from cast.backbones.conditioning import Conditioning
 from cast.backbones.flux1 import dynamic_shift
 from cast.backbones.packing import pack_patches, unpack_patches
-from cast.backbones.protocol import Backbone, Conditioning
+from cast.backbones.protocol import Backbone
 from cast.errors import CastError
 
 
@@ -92,7 +93,9 @@ def _padded(embeds: list[Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _unpadded(conditioning: Conditioning, prefix: str) -> list[Tensor]:
     embeds = conditioning.tensors[f"{prefix}prompt_embeds"]
-    masks = conditioning.tensors[f"{prefix}prompt_embeds_mask"]
+    masks = conditioning.get(f"{prefix}prompt_embeds_mask")
+    if masks is None:  # nothing is padded
+        return list(embeds.unbind())
     return [one[mask] for one, mask in zip(embeds, masks, strict=True)]
 
 

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from cast.config.families import families
 from cast.config.judges import PreferenceSection
 from cast.config.model import Name, Section, Seed, setting
 from cast.config.sections import (
@@ -12,6 +13,7 @@ from cast.config.sections import (
     TrainingSection,
     VerifierSection,
 )
+from cast.errors import nearest
 
 
 class WindowSection(Section):
@@ -37,8 +39,8 @@ class BackboneConfig(Section):
     """One text-to-image model: `config/backbones/NAME.yaml`."""
 
     name: Name = setting(..., "Name of the backbone, that of its file")
-    family: Literal["flux2", "qwen_image", "sd3", "flux1", "z_image"] = setting(
-        ..., "Which adapter serves it"
+    family: str = setting(
+        ..., "Which adapter serves it: a file of src/cast/backbones that defines BACKBONE"
     )
     path: str = setting(..., "Local folder or hub id", min_length=1)
     dtype: Literal["float32", "bfloat16"] = setting(..., "Number type of the weights")
@@ -57,6 +59,27 @@ class BackboneConfig(Section):
     max_text_tokens: int | None = setting(
         None, "Longest prompt; null is the pipeline's default", unit="tokens", ge=1
     )
+    text_encoder: Literal["device", "cpu"] = setting(
+        "device",
+        "Where the text encoder waits: beside the transformer, or on the CPU, whence it moves to "
+        "the device only while it encodes; either way it is released once all prompts are encoded",
+    )
+    device_map: Literal["auto"] | dict[str, str | int] | None = setting(
+        None,
+        "How the transformer is spread: null puts it on one device, auto over all GPUs and then "
+        "the CPU, or a map from module names to devices (accelerate's)",
+    )
+
+    @field_validator("family")
+    @classmethod
+    def _known_family(cls, value: str) -> str:
+        known = families()
+        if value not in known:
+            raise ValueError(
+                f"there is no family {value!r}; known: {', '.join(known)}.{nearest(value, known)} "
+                f"A new one is a file src/cast/backbones/{value}.py"
+            )
+        return value
 
 
 class MethodConfig(Section):
@@ -115,6 +138,11 @@ class RunConfig(Section):
                 "preference belongs to methods with reward preference, and to no other"
             )
         return self
+
+    @property
+    def scorer_path(self) -> str:
+        """Weights of the model that rewards this run."""
+        return self.verifier.path if self.preference is None else self.preference.path
 
     def hash(self) -> str:
         """Hex sha256 of the resolved settings: two runs with one hash are the same run."""
