@@ -11,7 +11,7 @@ from cast.config import as_written, check_files, load_config, run_config
 from cast.errors import CastError
 from cast.paths import from_root
 from cast.slurm import check_queue
-from cast.workflow.keys import BASE, Keys, list_arms
+from cast.workflow.keys import BASE, Keys, list_arms, table1_arms, table2_arms
 
 DRY_RUN = any(flag in sys.argv for flag in ("-n", "--dry-run", "--dryrun", "--lint"))
 MAKES_MODELS = any("zoo" in argument for argument in sys.argv[1:])
@@ -64,6 +64,37 @@ def memory_of(wildcards, attempt):
     """Resource `mem_mb` of a process that runs a model, more after a failure: the weights pass
     through the host's memory, 64 GB of FLUX.2-dev."""
     return attempt * (128_000 if GPUS else 4_000)
+
+
+ARTEFACTS = []  # every table and figure: what `rule all` makes
+EVIDENCE = []  # what steps measured for the claims table
+
+
+def artefact(name, *kinds):
+    """The files of a table (pdf, png, tex, csv) or figure, as a rule's outputs."""
+    files = [f"{CONFIG.figures}/{name}.{kind}" for kind in kinds or ("pdf", "png", "csv")]
+    ARTEFACTS.extend(files)
+    return files
+
+
+def evidence(*claims):
+    """The files of what a rule measures for some claims, as its outputs."""
+    files = [f"{WORLD}/claims/{claim}.json" for claim in claims]
+    EVIDENCE.extend(files)
+    return files
+
+
+TABLE = ("pdf", "png", "tex", "csv")
+
+
+def of_arms(arms, *files):
+    """Files of each arm; what training writes only of those that were trained."""
+    return [
+        f"{WORLD}/{backbone}/{method}/seed{seed}/{file}"
+        for backbone, method, seed in arms
+        for file in files
+        if method != BASE or file not in ("ledger.json", "metrics.parquet")
+    ]
 
 
 def notebook(name, **parameters):

@@ -1,25 +1,18 @@
-# Paper 5.3: the tables, from light notebooks that need no model: redrawn without training.
-ARMS = list_arms(CONFIG)
-
-
-def of_arms(file, arms):
-    """A file of every arm."""
-    return [f"{WORLD}/{backbone}/{method}/seed{seed}/{file}" for backbone, method, seed in arms]
-
-
+# Paper 5.3: Table 1 and the training dynamics (figure 4), from a light notebook that needs no model:
+# redrawn without training.
 rule table1:
     input:
-        ancient("notebooks/11_table1.ipynb"),
+        ancient("notebooks/05b_table1.ipynb"),
         f"{WORLD}/hard_case.json",
-        of_arms("scores.parquet", ARMS),
-        of_arms("ledger.json", [arm for arm in ARMS if arm[1] != BASE]),
+        of_arms(table1_arms(CONFIG), "scores.parquet", "ledger.json", "metrics.parquet"),
     output:
-        expand(f"{CONFIG.figures}/table1.{{kind}}", kind=["pdf", "tex", "csv"]),
+        artefact("table1", *TABLE),
+        artefact("figure4"),
     log:
-        notebook=f"{WORLD}/tables/11_table1.ipynb",
-        text=f"{WORLD}/tables/11_table1.log",
+        notebook=f"{WORLD}/tables/05b_table1.ipynb",
+        text=f"{WORLD}/tables/05b_table1.log",
     localrule: True
     params:
-        key=KEYS.table1(),
+        key=KEYS.artefact("05b_table1", table1_arms(CONFIG)),
     shell:
-        notebook("11_table1", resolved="{CONFIG_JSON:q}")
+        notebook("05b_table1", resolved="{CONFIG_JSON:q}")

@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cast.config import CastConfig
 from cast.errors import CastError
 from cast.evaluation.replicates import difference
 from cast.figures.numbers import DASH, bracketed, plain, plus_minus
 from cast.figures.table1 import layout1, table1
-from cast.figures.table2 import ABLATIONS, layout2, table2
+from cast.figures.table2 import layout2, table2
 from cast.figures.table3 import layout3, table3
 from cast.figures.typesetting import Layout, write_table
 
@@ -99,6 +100,16 @@ def test_unequal_ledgers_are_refused(arms, hard_case, key, value, words):
         table1([*arms[:2], dataclasses.replace(arms[2], ledgers=ledgers)], hard_case)
 
 
+def test_backbones_with_unequal_budgets_are_refused(arms, arm, hard_case):
+    """Two backbones differ in base model and windows, and may; not in images and updates."""
+    other = [arm(method, backbone="mini-qwen-image") for method in ("base", "cast")]
+    assert len(table1([*arms, *other], hard_case)) == 5
+    ledgers = {0: dict(other[1].ledgers[0]) | {"images": 64}}
+    mixed = [*arms, other[0], dataclasses.replace(other[1], ledgers=ledgers)]
+    with pytest.raises(CastError, match=r"images is 32 for mini-flux2 .* and 64 for mini-qwen"):
+        table1(mixed, hard_case)
+
+
 def test_missing_base_and_missing_prompts_are_refused(arms, hard_case):
     with pytest.raises(CastError, match="there is no arm 'base'"):
         table1(arms[1:], hard_case)
@@ -130,13 +141,20 @@ def _empty():
 
 
 def test_table2_shows_what_cast_leads_by(arm, hard_case):
-    arms = [arm(method) for method in ("base", *ABLATIONS)]
+    arms = [arm(method) for method in ("base", *CastConfig().ablations)]
     table = table2(arms, hard_case).set_index("method")
     lead = table["hard_mean"]["cast"] - table["hard_mean"]["shuffled_map"]
     assert table["cast_over"]["shuffled_map"] == pytest.approx(lead)
     assert np.isnan(table["cast_over"]["cast"])
     layout = layout2(table.reset_index(), [])
-    assert [row[1:3] for row in layout.cells][1:] == [list(v) for v in ABLATIONS.values()]
+    assert [row[1:3] for row in layout.cells] == [
+        ["–", "–"],
+        ["image", "none"],
+        ["atom", "none"],
+        ["image", "mean map"],
+        ["atom", "another atom's map"],
+        ["atom", "own map"],
+    ]
 
 
 def test_table3_adds_hours_by_phase(arms):

@@ -13,7 +13,8 @@ import pytest
 from cast.paths import repository_root
 
 ROOT = repository_root()
-RULES = ("prompts", "hard_case", "train", "evaluate", "table1")
+LIGHT = ("claims", "qualitative", "table1", "table2", "table3")  # from results, without training
+RULES = ("prompts", "hard_case", "train", "evaluate", "checks", *LIGHT)
 
 
 def copy_of_clone(target: Path) -> Path:
@@ -53,12 +54,23 @@ class Clone:
             text=True,
         )
 
-    def plan(self, *arguments: str) -> list[str]:
-        """Jobs that a dry run lists, as `train mini-flux2 cast 0`."""
+    def dry_run(self, *arguments: str) -> list[str]:
+        """The lines of a dry run."""
         done = self.run("snakemake", "--dry-run", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
+        return (done.stdout + done.stderr).splitlines()
+
+    def outputs(self, *arguments: str) -> list[Path]:
+        """Every file that a dry run says it would make."""
+        lines = [
+            line.split("output: ")[1] for line in self.dry_run(*arguments) if "output: " in line
+        ]
+        return [self.root / name for line in lines for name in line.split(", ")]
+
+    def plan(self, *arguments: str) -> list[str]:
+        """Jobs that a dry run lists, as `train mini-flux2 cast 0`."""
         jobs: list[str] = []
-        for line in (done.stdout + done.stderr).splitlines():
+        for line in self.dry_run(*arguments):
             if match := re.fullmatch(r"(?:local)?rule (\w+):", line):
                 jobs.append(match[1])
             elif (match := re.match(r" +wildcards: (.*)", line)) and jobs:

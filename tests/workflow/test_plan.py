@@ -12,33 +12,20 @@ from cast.config import load_config
 from cast.paths import repository_root
 from cast.workflow.keys import BASE, list_arms
 
-ALL_OF_MINI = [
-    "evaluate mini-flux2 base 0",
-    "evaluate mini-flux2 cast 0",
-    "evaluate mini-flux2 flow_grpo_g2 0",
-    "hard_case",
-    "prompts",
-    "table1",
-    "train mini-flux2 cast 0",
-    "train mini-flux2 flow_grpo_g2 0",
-]
+LIGHT = ["claims", "qualitative", "table1", "table2", "table3"]  # from results, without training
+
+
+def everything(name: str) -> list[str]:
+    """All jobs of a config."""
+    arms = list_arms(load_config(f"config/{name}.yaml"))
+    jobs = ["checks", "hard_case", "prompts", *LIGHT]
+    jobs += [f"evaluate {backbone} {method} {seed}" for backbone, method, seed in arms]
+    return sorted(jobs + [f"train {b} {m} {s}" for b, m, s in arms if m != BASE])
 
 
 def finish(clone) -> None:
     """The state after a whole run of the mini world: every output there and recorded."""
-    config = load_config("config/mini.yaml")
-    world = clone.root / "results/mini"
-    names = ["train", "development", "manifest", "benchmark"]
-    files = [world / f"prompts/{name}.parquet" for name in names]
-    files += [world / "prompts/report.json", world / "hard_case.json"]
-    for backbone, method, seed in list_arms(config):
-        arm = world / backbone / method / f"seed{seed}"
-        files += [arm / name for name in ("images.parquet", "scores.parquet", "evaluation.json")]
-        if method != BASE:
-            files += [arm / "ledger.json", arm / "metrics.parquet"]
-            files.append(arm / "adapter/pytorch_lora_weights.safetensors")
-    files += [clone.root / f"paper_figures/table1.{kind}" for kind in ("pdf", "tex", "csv")]
-    for path in files:
+    for path in clone.outputs():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     done = clone.run("snakemake", "--touch", "--forceall")
@@ -51,13 +38,19 @@ def test_every_world_has_a_plan(clone, monkeypatch):
     """The paper's too, without its weights, its data and a network."""
     monkeypatch.delenv("CAST_GENEVAL2", raising=False)
     shutil.rmtree(clone.root / "models", ignore_errors=True)
-    assert clone.plan("paper_figures/table1.pdf") == ALL_OF_MINI
-    smoke = clone.plan("--configfile=config/smoke.yaml")
-    assert smoke == ALL_OF_MINI
+    assert clone.plan() == everything("mini")
+    assert clone.plan("--configfile=config/smoke.yaml") == everything("smoke")
+    config = load_config("config/paper.yaml")
     paper = clone.plan("--configfile=config/paper.yaml")
-    assert len([job for job in paper if job.startswith("train ")]) == 4
-    three = clone.plan("--config", "training_seeds=[0,1,2]")
-    assert len([job for job in three if job.startswith("train ")]) == 6
+    trained = [job.split()[1:3] for job in paper if job.startswith("train ")]
+    own = config.evaluation.hard_case.backbone
+    expected = [[b, m] for b in config.backbones for m in config.methods]
+    expected += [[own, m] for m in config.ablations if m not in config.methods]
+    assert sorted(trained) == sorted(expected)
+
+
+@pytest.mark.workflow
+def test_one_artefact_plans_only_what_it_needs(clone):
     ablation = clone.plan("results/mini/mini-flux2/per_atom/seed0/scores.parquet")
     assert ablation == [
         "evaluate mini-flux2 per_atom 0",
@@ -65,6 +58,14 @@ def test_every_world_has_a_plan(clone, monkeypatch):
         "prompts",
         "train mini-flux2 per_atom 0",
     ]
+    one = clone.plan("paper_figures/table1.pdf")
+    assert "table1" in one and not {"checks", "claims", "table2", "table3"} & set(one)
+    assert not [job for job in one if "per_atom" in job]
+    assert clone.plan("results/mini/claims/X1.json") == ["checks", "prompts"]
+    three = clone.plan("paper_figures/table1.pdf", "--config", "training_seeds=[0,1,2]")
+    assert len([job for job in three if job.startswith("train ")]) == 3 * len(
+        [job for job in one if job.startswith("train ")]
+    )
 
 
 @pytest.mark.workflow
@@ -85,18 +86,19 @@ def test_what_says_nothing_reruns_nothing(clone):
     shutil.rmtree(clone.root / ".snakemake")
     assert clone.plan() == []
     (clone.root / "paper_figures/table1.pdf").unlink()
-    assert clone.plan() == ["table1"]
+    assert clone.plan() == ["claims", "table1"]
 
 
-CAST_ARM = ["evaluate mini-flux2 cast 0", "table1", "train mini-flux2 cast 0"]
-TRAINED = sorted(
-    [*CAST_ARM, "train mini-flux2 flow_grpo_g2 0", "evaluate mini-flux2 flow_grpo_g2 0"]
-)
+CAST_ARM = sorted(["evaluate mini-flux2 cast 0", "train mini-flux2 cast 0", *LIGHT])
 
 
 @pytest.mark.workflow
 def test_a_change_reruns_what_depends_on_it(clone):
     finish(clone)
+    every = everything("mini")
+    light = set(LIGHT)
+    trained = sorted(job for job in every if job.startswith("train ") or " base " not in job)
+    trained = sorted(set(trained) - {"checks", "hard_case", "prompts"})
 
     def after(name: str, old: str, new: str, *arguments: str) -> list[str]:
         path = clone.root / name
@@ -109,17 +111,32 @@ def test_a_change_reruns_what_depends_on_it(clone):
 
     method = ("config/methods/cast.yaml", "kind: rl", "kind: rl\nlearning_rate: 1.0e-3")
     assert after(*method) == CAST_ARM
-    assert after("config/mini.yaml", "learning_rate: 1.0e-04", "learning_rate: 1.0e-03") == TRAINED
+    rate = after("config/mini.yaml", "learning_rate: 1.0e-04", "learning_rate: 1.0e-03")
+    assert rate == sorted(["checks", *trained])
     keep = after("config/mini.yaml", "keep: 50", "keep: 40")
-    assert keep == sorted(["hard_case", *TRAINED])  # runs record it; they resume to the same bytes
+    assert keep == sorted(["hard_case", *trained])  # runs record it; they resume to the same bytes
     code = ("src/cast/training/trainer.py", "def train(", "CHANGED = 1\n\n\ndef train(")
-    assert set(TRAINED) <= set(after(*code))
+    assert set(trained) | {"checks"} <= set(after(*code))
     figures = ("src/cast/figures/table1.py", "def table1(", "CHANGED = 1\n\n\ndef table1(")
-    assert after(*figures) == ["table1"]
-    every = after("src/cast/scene_graph/sampling.py", "\n\n\ndef ", "\n\n\nCHANGED = 1\n\n\ndef ")
-    assert every == ALL_OF_MINI
-    assert clone.plan("--config", "methods=[cast]") == ["table1"]
+    assert after(*figures) == LIGHT
+    ablation = ("config/methods/per_atom.yaml", "kind: rl", "kind: rl\nlearning_rate: 1.0e-3")
+    arm = ["evaluate mini-flux2 per_atom 0", "train mini-flux2 per_atom 0"]
+    assert after(*ablation) == sorted([*arm, "claims", "table2", "table3"])
+    sampled = after("src/cast/scene_graph/sampling.py", "\n\n\ndef ", "\n\n\nCHANGED = 1\n\n\ndef ")
+    assert sampled == every
+    assert set(clone.plan("--config", "methods=[cast]")) == light - {"table2"}
     assert clone.plan() == []
+
+
+@pytest.mark.workflow
+def test_copied_results_are_kept_and_only_what_is_missing_is_made(clone):
+    """A fresh clone with results copied in, without Snakemake's record of how they were made."""
+    finish(clone)
+    shutil.rmtree(clone.root / ".snakemake")
+    shutil.rmtree(clone.root / "results/mini/mini-flux2/per_atom")
+    (clone.root / "paper_figures/figure5.png").unlink()
+    arm = ["evaluate mini-flux2 per_atom 0", "train mini-flux2 per_atom 0"]
+    assert clone.plan() == sorted([*arm, "claims", "qualitative", "table2", "table3"])
 
 
 BAD = {

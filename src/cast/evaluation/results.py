@@ -24,6 +24,7 @@ EVALUATION_OWN = (
     "backbone",
     "settings",
 )
+BUDGET = ("world", "images", "updates")  # what all backbones share
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,10 @@ def load_hard_case(config: CastConfig) -> HardCase:
 
 
 def check_arms(arms: Sequence[Arm]) -> None:
-    """Raise `CastError` unless all arms were evaluated alike and, per backbone, trained alike."""
+    """Raise `CastError` unless all arms were evaluated alike and, per backbone, trained alike.
+
+    Different backbones may differ in model and settings, not in world and budget.
+    """
     evaluations = {
         (arm.backbone, arm.method, seed): evaluation
         for arm in arms
@@ -180,6 +184,12 @@ def check_arms(arms: Sequence[Arm]) -> None:
                 {arm.method: arm.kind for arm in trained},
             )
             _check_base(evaluations, trained, seed)
+    budgets = {
+        (arm.backbone, arm.method, seed): {key: ledger.get(key) for key in BUDGET}
+        for arm in arms
+        for seed, ledger in arm.ledgers.items()
+    }
+    _same(budgets, (), "trained")
 
 
 def _same(
@@ -197,7 +207,7 @@ def _same(
             first, second = (" ".join(map(str, key)) for key in (names[0], name))
             raise CastError(
                 f"{first} and {second} weren't {what} alike: {place} is {one!r} for {first} and "
-                f"{other!r} for {second}. Evaluate both under one config."
+                f"{other!r} for {second}. Make both under one config."
             )
 
 

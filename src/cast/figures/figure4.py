@@ -9,12 +9,14 @@ the prompts' difficulty and no progress.
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from cast.config import CastConfig, load_method_config
 from cast.errors import CastError
 from cast.evaluation.folders import arm_folder
+from cast.evaluation.results import load_arms
 from cast.figures.footer import WORLDS, config_name
 from cast.figures.style import COLUMN, look, method_colour, new_figure, note, save_figure
 
@@ -46,7 +48,7 @@ def dynamics(
                 training_seed=seed,
                 collection=ordered["collection"],
                 images=(ordered["collection"] + 1) * each,
-            )[COLUMNS].dropna()
+            )[COLUMNS].dropna(subset="diversity")
         )
     return pd.concat(tables, ignore_index=True)
 
@@ -78,20 +80,21 @@ def figure4(rows: pd.DataFrame, foot: list[str]) -> Figure:
 
 
 def make(config: CastConfig, stem: Path) -> list[Path]:
-    """Read the metrics of the Hard Case's backbone and write the figure's files."""
+    """Read the metrics of the Hard Case's backbone and write the figure's files.
+
+    A run that is rewarded by preference records no atom scores while it trains, so it has a line
+    below only.
+    """
     backbone = config.evaluation.hard_case.backbone
     metrics = {}
-    for method in config.methods:
-        for seed in config.training_seeds:
-            folder = arm_folder(config, backbone, method, seed)
-            path = folder / "metrics.parquet"
-            if not path.is_file():
-                raise CastError(f"{path}: there is no such file; train {method} first.")
-            images = pd.read_json(folder / "ledger.json", typ="series")["images"]
-            metrics[method, load_method_config(method).title, seed] = (
-                pd.read_parquet(path),
-                int(images),
+    for arm in load_arms(config, backbones=[backbone]):
+        for seed, ledger in arm.ledgers.items():
+            table = pd.read_parquet(
+                arm_folder(config, backbone, arm.method, seed) / "metrics.parquet"
             )
+            if load_method_config(arm.method).reward == "preference":
+                table["score_mean"] = np.nan
+            metrics[arm.method, arm.title, seed] = (table, int(ledger["images"]))
     rows = dynamics(metrics)
     foot = [WORLDS[config.world], f"{backbone}; trailing mean; config {config_name(config)}."]
     return save_figure(figure4(rows, foot), stem, rows)

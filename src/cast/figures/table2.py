@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from cast.config import CastConfig
+from cast.config import CastConfig, load_method_config
 from cast.evaluation.folders import BASE
 from cast.evaluation.geneval2 import SKILLS
 from cast.evaluation.hard_case import HardCase
@@ -21,12 +21,13 @@ from cast.figures.numbers import bracketed, interval_columns, plain, plus_minus
 from cast.figures.table1 import find_arm, over, table1
 from cast.figures.typesetting import Layout, write_table
 
-ABLATIONS = {  # method -> (normalised by, spatial weight), in the paper's order
-    "flow_grpo_g2": ("image", "none"),
+PARTS = {  # credit routing -> (normalised by, spatial weight)
+    None: ("–", "–"),
+    "uniform": ("image", "none"),
     "per_atom": ("atom", "none"),
     "aggregate_map": ("image", "mean map"),
     "shuffled_map": ("atom", "another atom's map"),
-    "cast": ("atom", "own map"),
+    "atom_map": ("atom", "own map"),
 }
 
 
@@ -35,7 +36,8 @@ def table2(arms: Sequence[Arm], hard_case: HardCase) -> pd.DataFrame:
     rows = table1(arms, hard_case)
     extra = []
     for arm in arms:
-        credit, weight = ABLATIONS.get(arm.method, ("–", "–"))
+        routing = None if arm.method == BASE else load_method_config(arm.method).routing
+        credit, weight = PARTS[routing]
         cast = find_arm(arms, arm.backbone, "cast")
         ahead = over(cast, arm, prompts=hard_case.prompt_ids)
         extra.append({"credit": credit, "weight": weight} | interval_columns("cast_over", ahead))
@@ -80,7 +82,7 @@ def layout2(table: pd.DataFrame, foot: Sequence[str]) -> Layout:
 def make(config: CastConfig, stem: Path) -> list[Path]:
     """Read the ablations of the Hard Case's backbone and write the table's files."""
     backbone = config.evaluation.hard_case.backbone
-    arms = load_arms(config, methods=[BASE, *ABLATIONS], backbones=[backbone])
+    arms = load_arms(config, methods=config.ablations, backbones=[backbone])
     table = table2(arms, load_hard_case(config))
     table.insert(0, "world", config.world)
     return write_table(layout2(table, footer(config, arms)), table, stem)

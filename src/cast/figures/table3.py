@@ -12,11 +12,12 @@ import pandas as pd
 
 from cast.config import CastConfig
 from cast.errors import CastError
-from cast.evaluation.results import Arm, load_arms
+from cast.evaluation.results import Arm, check_arms, load_arm
 from cast.figures.footer import footer
 from cast.figures.numbers import plain
 from cast.figures.table1 import REFERENCE
 from cast.figures.typesetting import Layout, write_table
+from cast.workflow.keys import list_arms
 
 PHASES = ("generation", "scoring", "attention", "optimisation")
 UNITS = {"cpu": "core-hours", "gpu": "GPU-hours"}
@@ -112,8 +113,11 @@ def layout3(table: pd.DataFrame, foot: Sequence[str]) -> Layout:
 
 
 def make(config: CastConfig, stem: Path) -> list[Path]:
-    """Read the config's ledgers and write the table's files."""
-    arms = load_arms(config)
+    """Read every ledger of the config, ablations too, and write the table's files."""
+    names = list(dict.fromkeys((backbone, method) for backbone, method, _ in list_arms(config)))
+    order = dict.fromkeys(backbone for backbone, _ in names)
+    arms = [load_arm(config, b, m) for b, m in sorted(names, key=lambda n: [*order].index(n[0]))]
+    check_arms(arms)
     table = table3(arms)
     table.insert(0, "world", config.world)
     return write_table(layout3(table, footer(config, arms)), table, stem)

@@ -100,7 +100,7 @@ def _run(config: CastConfig, chosen: argparse.Namespace, root: Path) -> int:
         print(progress.reasons() or "".join(lines[-SHOWN:]), file=sys.stderr)
         print(f"Failed after {clock(_elapsed(progress))}; the whole log: {log}", file=sys.stderr)
         return code
-    made = " ".join(chosen.targets) or f"{config.figures}/table1.pdf"
+    made = " ".join(chosen.targets) or f"every table and figure, in {config.figures},"
     nothing = "" if progress.planned else "nothing to do: "
     print(f"{clock(_elapsed(progress))}  {nothing}{made} is there ({config.world} world)")
     return 0

@@ -6,6 +6,7 @@ times: what was made from something else is made again, and nothing else is. The
 so that its "params have changed" says which one it was.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,6 @@ from cast.config import (
     benchmark_path,
     is_local,
     load_backbone_config,
-    load_method_config,
     run_config,
 )
 from cast.errors import CastError
@@ -24,6 +24,7 @@ from cast.workflow.digest import code_digest, digest, file_digest, notebook_dige
 LARGEST_HASHED = 256 * 2**20  # bytes
 BASE = "base"
 Key = dict[str, str]
+Arm = tuple[str, str, int]  # backbone, method, training seed
 
 
 class Keys:
@@ -72,16 +73,25 @@ class Keys:
             notebook=notebook_digest("notebooks/05_evaluation.ipynb"),
         )
 
-    def table1(self) -> Key:
-        """Of Table 1."""
-        arms = list_arms(self.config)
+    def artefact(self, notebook: str, arms: Sequence[Arm]) -> Key:
+        """Of tables and figures that a light notebook makes from the results of some arms."""
         return _key(
             arms=arms,
-            titles=[load_method_config(name).title for name in self.config.methods],
             scores=[self.evaluation(*arm) for arm in arms],
             hard_case=self.hard_case(),
             code=code_digest("cast.figures"),
-            notebook=notebook_digest("notebooks/11_table1.ipynb"),
+            notebook=notebook_digest(f"notebooks/{notebook}.ipynb"),
+        )
+
+    def checks(self) -> Key:
+        """Of what is checked by itself: verifier, heatmaps, resuming, processes."""
+        run = run_config(self.config, self.config.evaluation.hard_case.backbone, "cast", 0)
+        return _key(
+            settings=run.model_dump(mode="json"),
+            weights=[weights_digest(run.backbone.path), weights_digest(run.verifier.path)],
+            prompts=self.prompts(),
+            code=code_digest("cast.evaluation.checks"),
+            notebook=notebook_digest("notebooks/10a_checks.ipynb"),
         )
 
     def _evaluated(self, backbone: str) -> dict[str, Any]:
@@ -98,13 +108,27 @@ class Keys:
         }
 
 
-def list_arms(config: CastConfig) -> list[tuple[str, str, int]]:
-    """Every (backbone, method, seed) of a config, the base model of each backbone first."""
-    arms: list[tuple[str, str, int]] = []
+def table1_arms(config: CastConfig) -> list[Arm]:
+    """Every arm of Table 1, the base model of each backbone first."""
+    arms: list[Arm] = []
     for backbone in config.backbones:
-        arms.append((backbone, BASE, 0))
-        arms += [(backbone, method, s) for method in config.methods for s in config.training_seeds]
+        arms += _arms(backbone, config.methods, config.training_seeds)
     return arms
+
+
+def table2_arms(config: CastConfig) -> list[Arm]:
+    """Every arm of Table 2, the base model first; none when the config lists no ablation."""
+    backbone = config.evaluation.hard_case.backbone
+    return _arms(backbone, config.ablations, config.training_seeds) if config.ablations else []
+
+
+def list_arms(config: CastConfig) -> list[Arm]:
+    """Every arm of a config, once."""
+    return list(dict.fromkeys([*table1_arms(config), *table2_arms(config)]))
+
+
+def _arms(backbone: str, methods: Sequence[str], seeds: Sequence[int]) -> list[Arm]:
+    return [(backbone, BASE, 0), *((backbone, method, s) for method in methods for s in seeds)]
 
 
 @cache

@@ -25,6 +25,7 @@ def nominal_seconds(config: CastConfig, prompts: int) -> dict[str, float]:
         "train": 15 + _TRAINED * images,
         "evaluate": 15 + _EVALUATED * prompts * len(evaluation.seeds),
         "hard_case": 15 + _EVALUATED * prompts * len(evaluation.hard_case.seeds),
+        "checks": 60.0,
         "all": 0.0,
     }
 

@@ -1,56 +1,87 @@
 """The claims table: every claim of the paper, our value, and a verdict by a stated rule.
 
 It is what a reviewer opens first: `paper_figures/claims.csv` and `.pdf`. `rules` says how a
-verdict follows from an interval, `listed` what each claim is, `measures` how it is measured.
+verdict follows from an interval, `listed` what each claim is, `measures` how those are measured
+that follow from scores, ledgers and files; the others are left by the steps that own them. All
+evidence lies in `results/{world}/claims`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from cast.config import CastConfig
+from cast.evaluation.replicates import Interval
+from cast.evidence import Measured, evidence_file, read_evidence, write_evidence
 from cast.figures.claims.evidence import Evidence
 from cast.figures.claims.listed import CLAIMS
-from cast.figures.claims.rules import NOT_RUN, Claim, Measured, NotRun, verdict
+from cast.figures.claims.rules import NOT_RUN, Claim, NotRun, verdict
 from cast.figures.footer import footer
 from cast.figures.numbers import interval_columns
 from cast.figures.typesetting import Layout, write_table
 
-__all__ = ["CLAIMS", "Claim", "Evidence", "Measured", "claims_table", "layout_claims", "make"]
+__all__ = ["CLAIMS", "Claim", "Evidence", "claims_table", "layout_claims", "make", "record"]
 
 
-def claims_table(evidence: Evidence, claims: Sequence[Claim] = CLAIMS) -> pd.DataFrame:
-    """One row a claim; what wasn't measured yet says what is missing and has no verdict.
+def record(evidence: Evidence, claims: Sequence[Claim] = CLAIMS) -> dict[str, str]:
+    """Measure every claim that can be read off results and write its evidence.
 
+    Returns what is missing for those that can't be measured yet, whose old evidence is removed.
     Mismatched results (budgets, worlds, base models) raise `CastError`: no row is made of them.
     """
-    return pd.DataFrame([_row(claim, evidence) for claim in claims])
+    missing = {}
+    for claim in claims:
+        if claim.measure is None:
+            continue
+        try:
+            write_evidence(evidence.config, claim.id, claim.measure(evidence))
+        except NotRun as error:
+            missing[claim.id] = str(error)
+            evidence_file(evidence.config, claim.id).unlink(missing_ok=True)
+    return missing
 
 
-def _row(claim: Claim, evidence: Evidence) -> dict[str, Any]:
-    try:
-        measured = claim.measure(evidence) if claim.measure else evidence.recorded(claim.id)
-        found = verdict(claim, measured, evidence.config.world)
-    except NotRun as missing:
-        measured, found = Measured(str(missing)), NOT_RUN
+def claims_table(
+    config: CastConfig, missing: Mapping[str, str], claims: Sequence[Claim] = CLAIMS
+) -> pd.DataFrame:
+    """One row a claim, from its evidence alone; what wasn't measured says so, with no verdict."""
+    return pd.DataFrame([_row(claim, config, missing.get(claim.id, "")) for claim in claims])
+
+
+def _row(claim: Claim, config: CastConfig, missing: str) -> dict[str, Any]:
+    measured = read_evidence(config, claim.id)
+    found = NOT_RUN if measured is None else verdict(claim, measured, config.world)
     command = claim.command.format(
-        world=evidence.config.world, backbone=evidence.backbone, figures=evidence.config.figures
+        world=config.world,
+        backbone=config.evaluation.hard_case.backbone,
+        figures=config.figures,
     )
+    if config.world != "mini":
+        command += f" --configfile config/{config.world}.yaml"
     return {
         "id": claim.id,
         "where": claim.where,
         "claim": claim.claim,
         "paper": claim.paper,
-        "ours": measured.text,
-        **interval_columns("value", measured.interval),
+        "ours": measured.text if measured else missing or "its step has not run here",
+        **interval_columns("value", _interval(measured)),
         "kind": claim.kind,
         "threshold": claim.threshold,
-        "world": evidence.config.world,
+        "world": config.world,
+        "training_seeds": len(config.training_seeds),
         "verdict": found,
         "command": command,
     }
+
+
+def _interval(measured: Measured | None) -> Interval | None:
+    if measured is None or measured.value is None:
+        return None
+    value = measured.value
+    low, high = (value if end is None else end for end in (measured.low, measured.high))
+    return Interval(value, low, high)
 
 
 def layout_claims(table: pd.DataFrame, foot: Sequence[str]) -> Layout:
@@ -78,5 +109,6 @@ def layout_claims(table: pd.DataFrame, foot: Sequence[str]) -> Layout:
 
 def make(config: CastConfig, stem: Path) -> list[Path]:
     """Measure every claim from the config's results and write the table's files."""
-    table = claims_table(Evidence(config))
+    missing = record(Evidence(config))
+    table = claims_table(config, missing)
     return write_table(layout_claims(table, footer(config)), table, stem)

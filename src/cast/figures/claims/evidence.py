@@ -1,21 +1,18 @@
 """What the claims are measured from: this world's results, loaded once and only when asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from cast.config import CastConfig
-from cast.errors import CastError
+from cast.config import CastConfig, load_method_config
 from cast.evaluation.folders import BASE, arm_folder, world_folder
 from cast.evaluation.hard_case import HardCase
-from cast.evaluation.replicates import Interval
 from cast.evaluation.results import Arm, check_arms, load_arm, load_hard_case
-from cast.figures.claims.rules import Measured, NotRun
-from cast.io import read_json
+from cast.figures.claims.rules import NotRun
 from cast.paths import from_root
+from cast.workflow.keys import list_arms
 
 
 class Evidence:
@@ -70,32 +67,8 @@ class Evidence:
             raise NotRun(f"{name}.pdf isn't made")
         return path
 
-    def recorded(self, claim: str) -> Measured:
-        """What another room measured for a claim: `results/{world}/claims/{ID}.json`.
-
-        A mapping with `text`, and either `value` with `low` and `high` (an interval; for an
-        invariant `value` alone) or `passed`.
-        """
-        path = self.file("claims", f"{claim}.json")
-        record: dict[str, Any] = read_json(path)
-        unknown = sorted(set(record) - {"text", "value", "low", "high", "passed"})
-        if unknown or not ({"value", "passed"} & set(record)):
-            raise CastError(
-                f"{path}: holds {sorted(record)}; allowed are text, value, low, high and passed, "
-                "with value or passed among them."
-            )
-        interval = None
-        if record.get("value") is not None:
-            value = float(record["value"])
-            bounds = (record.get(end) for end in ("low", "high"))
-            low, high = (value if bound is None else float(bound) for bound in bounds)
-            interval = Interval(value, low, high)
-        return Measured(str(record.get("text", "")), interval, record.get("passed"))
-
-    def metrics(self, methods: Sequence[str]) -> dict[tuple[str, int], pd.DataFrame]:
-        """Training metrics of the named methods and all training seeds."""
-        return {
-            (method, seed): self.table(self.backbone, method, f"seed{seed}", "metrics.parquet")
-            for method in methods
-            for seed in self.config.training_seeds
-        }
+    def metrics(self) -> Iterator[pd.DataFrame]:
+        """Training metrics of every policy-gradient run of the config."""
+        for backbone, method, seed in list_arms(self.config):
+            if method != BASE and load_method_config(method).kind == "rl":
+                yield self.table(backbone, method, f"seed{seed}", "metrics.parquet")

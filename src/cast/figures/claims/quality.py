@@ -4,9 +4,9 @@ import pandas as pd
 
 from cast.evaluation.folders import BASE
 from cast.evaluation.replicates import difference
+from cast.evidence import Measured
 from cast.figures.claims.evidence import Evidence
-from cast.figures.claims.measures import said
-from cast.figures.claims.rules import Measured
+from cast.figures.claims.measures import of_interval, said
 
 
 def best_quality(evidence: Evidence) -> Measured:
@@ -37,4 +37,4 @@ def best_quality(evidence: Evidence) -> Measured:
     unread = max(unread_share(t) for t in tables.values())
     means = ", ".join(f"{m} {overall_quality(t).mean():.1f}" for m, t in tables.items())
     text = f"{means}; lead over {worst} {said(leads[worst], '+.1f')}; {unread:.1%} unread"
-    return Measured(text, leads[worst])
+    return of_interval(text, leads[worst])

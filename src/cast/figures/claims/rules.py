@@ -3,7 +3,8 @@
 direction  holds: the interval lies above the threshold. does not hold: it lies below.
            undecided: it includes the threshold, or isn't defined.
 number     belongs to a named large model: "needs full size" in every other world; at full size
-           it holds where our interval includes the paper's value.
+           it holds where our interval includes the paper's value, and is undecided where our
+           value isn't defined.
 invariant  holds: the error is at most the stated tolerance. Otherwise it does not hold.
 fact       a property of the protocol that is read off files: holds or does not.
 artefact   holds: the figure or table was made from this world's results.
@@ -17,26 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cast.evaluation.replicates import Interval
+from cast.evidence import Measured
 
 Kind = Literal["direction", "number", "invariant", "fact", "artefact"]
 HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED, FULL_SIZE = "undecided at this sample size", "needs full size"
 NOT_RUN = "not run"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Our value of a claim: a number with its interval where it has one, and words."""
-
-    text: str = ""
-    interval: Interval | None = None
-    passed: bool | None = None  # of facts and artefacts
-
-    @property
-    def value(self) -> float:
-        """The number, NaN where the claim has none."""
-        return self.interval.value if self.interval is not None else math.nan
 
 
 @dataclass(frozen=True)
@@ -65,18 +52,16 @@ class NotRun(Exception):
 def verdict(claim: Claim, measured: Measured, world: str) -> str:
     """The claim's verdict in `world`, by the rule of its kind."""
     if claim.kind in ("fact", "artefact"):
-        return HOLDS if measured.passed else FAILS
-    interval = measured.interval
+        return UNDECIDED if measured.passed is None else HOLDS if measured.passed else FAILS
+    value = measured.value
     if claim.kind == "invariant":
-        error = math.inf if interval is None else interval.value
-        return HOLDS if error <= claim.threshold else FAILS
-    if claim.kind == "number":
-        if world != "paper":
-            return FULL_SIZE
-        inside = interval is not None and interval.low <= claim.paper_number <= interval.high
-        return HOLDS if inside else FAILS
-    if interval is None or math.isnan(interval.low) or world == "smoke":
+        return HOLDS if value is not None and value <= claim.threshold else FAILS
+    if claim.kind == "number" and world != "paper":
+        return FULL_SIZE
+    if value is None or measured.low is None or measured.high is None or world == "smoke":
         return UNDECIDED
-    if interval.low > claim.threshold:
+    if claim.kind == "number":
+        return HOLDS if measured.low <= claim.paper_number <= measured.high else FAILS
+    if measured.low > claim.threshold:
         return HOLDS
-    return FAILS if interval.high < claim.threshold else UNDECIDED
+    return FAILS if measured.high < claim.threshold else UNDECIDED
