@@ -5,6 +5,7 @@ from cast.workflow.digest import code_digest, file_digest, notebook_digest
 
 TAUGHT = ["mini-qwen-image", "mini-sd3", "mini-zimage"]  # by mini-flux2, on its cached latents
 ZOO = ["mini-flux2", *TAUGHT, "mini-qwen3-vl", "mini-clip", "mini-pickscore"]
+BUILT_ON = {name: ["mini-flux2"] for name in TAUGHT} | {"mini-pickscore": ["mini-clip", "mini-flux2"]}
 
 
 rule zoo:
@@ -14,7 +15,7 @@ rule zoo:
 
 rule zoo_model:
     input:
-        lambda wc: "results/zoo/mini-flux2.trained" if wc.name in TAUGHT else [],
+        lambda wc: [f"results/zoo/{name}.trained" for name in BUILT_ON.get(wc.name, [])],
     output:
         touch("results/zoo/{name}.trained"),
     log:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from cast.config import VerifierSection
-from cast.mini.zoo import export, generators, measure, vlm
+from cast.mini.zoo import clip, export, generators, measure, pickscore, vlm
 from cast.mini.zoo.loop import stage_seconds
 from cast.paths import from_root
 from cast.verifier.soft_tifa import Verifier
@@ -33,7 +33,12 @@ def train_qwen3_vl(work: Path, target: Path) -> None:
     export.enter(target, stages, seconds, metrics, export.parameters(stage.model))
 
 
-RECIPES = {**generators.RECIPES, "mini-qwen3-vl": train_qwen3_vl}
+RECIPES = {
+    **generators.RECIPES,
+    "mini-qwen3-vl": train_qwen3_vl,
+    "mini-clip": clip.make,
+    "mini-pickscore": pickscore.make,
+}
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel
 from cast.mini.world import COLOURS, SHAPES, SIZE
 from cast.mini.zoo import data, export
 from cast.mini.zoo.blemishes import blemished
-from cast.mini.zoo.loop import LoopConfig, Losses, Trainer
+from cast.mini.zoo.loop import LoopConfig, Losses, Trainer, stage_seconds
 from cast.mini.zoo.text import clip_tokenizer
 from cast.rng import numpy_generator
 from cast.verifier.clip_similarity import ClipScorer
@@ -134,6 +134,15 @@ def save(model: Any, folder: Path) -> None:
         copy.deepcopy(model).bfloat16().save_pretrained(target)
 
     export.save_folder(folder, write)
+
+
+def make(work: Path, target: Path) -> None:
+    """Train in `work`, save as `target`, measure retrieval, enter the manifest."""
+    model, losses = train(work)
+    save(model, target)
+    metrics = {**losses, "retrieval, 1 of 32": retrieval(ClipScorer.load(str(target)))}
+    stages = {"contrastive": CONFIG}
+    export.enter(target, stages, stage_seconds(work), metrics, export.parameters(model))
 
 
 def retrieval(clip: ClipScorer, groups: int = 16, size: int = 32) -> dict[str, float]:
