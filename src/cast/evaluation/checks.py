@@ -25,8 +25,6 @@ from cast.flow import flow_sde
 from cast.io import sha256_file, write_json
 from cast.training import launch
 
-SCENES = 120  # drawn scenes for X1 and X2, one a prompt
-SEED = 77  # of these scenes: nothing else draws from it
 COLLECTIONS, GROUP, MICRO_BATCH = 3, 4, 2  # of the runs of X5 and X6
 BYTES = ("adapter/pytorch_lora_weights.safetensors", "metrics.parquet")
 
@@ -35,9 +33,7 @@ def run_checks(config: CastConfig) -> dict[str, Measured]:
     """Run every check that this world allows and write its evidence; returns what was measured."""
     measured = {"C26": flat_scores(), "C27": marginal_error()}
     if config.vocabulary == "shapes":
-        scenes = min(SCENES, config.evaluation.limit or SCENES)
-        measured["X1"] = verifier_accuracy(config, scenes)
-        measured["X2"] = pointing_accuracy(config, scenes)
+        measured |= {"X1": verifier_accuracy(config), "X2": pointing_accuracy(config)}
     run, whole = short_run(config), scratch(config, "whole")
     launch(run, whole)
     measured["X5"] = resume_exactness(run, whole, scratch(config, "killed"))
@@ -47,48 +43,51 @@ def run_checks(config: CastConfig) -> dict[str, Measured]:
     return measured
 
 
-def verifier_accuracy(config: CastConfig, scenes: int) -> Measured:
+def verifier_accuracy(config: CastConfig) -> Measured:
     """X1: share of probes that the verifier answers rightly (strict, a yes from 0.5 on), about
-    each scene's own prompt and another one; the interval is over scenes."""
+    each scene's own prompt and another one; the interval is over prompts."""
     from cast.mini.zoo.held_out import held_out, verifier_answers
     from cast.verifier import Verifier
     from cast.verifier.agreement import agreement
 
     verifier = Verifier.load(config.verifier)
-    answers = verifier_answers(verifier, held_out(scenes, 1, SEED), SEED)
+    study = config.diagnostics.verifier
+    drawn = held_out(study.prompts, study.images, study.seed)
+    answers = verifier_answers(verifier, drawn, study.seed)
     right = (answers["score_strict"] >= 0.5) == (answers["truth"] == 1)
-    by_scene = answers.assign(right=right.astype(float)).pivot_table("right", "prompt_id")
+    by_prompt = answers.assign(right=right.astype(float)).pivot_table("right", "prompt_id")
     table = agreement(answers, truth="truth").set_index("skill")
     words = ", ".join(
         f"{skill} {row['agreement']:.3f} (balanced {row['balanced']:.3f})"
         for skill, row in table.drop(index="all").iterrows()
     )
-    return _mean(by_scene.to_numpy()[:, 0], f"{len(answers)} probes of {scenes} scenes: {words}")
+    text = f"{len(answers):,} probes of {study.prompts * study.images} scenes: {words}"
+    return _mean(by_prompt.to_numpy()[:, 0], text)
 
 
-def pointing_accuracy(config: CastConfig, scenes: int) -> Measured:
-    """X2: share of heatmaps that peak on what their atom speaks of; the interval is over scenes."""
+def pointing_accuracy(config: CastConfig) -> Measured:
+    """X2: share of heatmaps that peak on what their atom speaks of; interval over prompts."""
     from cast.mini.zoo.held_out import held_out
     from cast.verifier import Verifier
     from cast.verifier.sweep import atom_regions, pointing, touched_cells
 
     verifier = Verifier.load(config.verifier)
     hits: dict[str, list[float]] = {}
-    by_scene, areas = [], []
-    for item in held_out(scenes, 1, SEED):
+    study, by_prompt, areas = config.diagnostics.verifier, [], []
+    for item in held_out(study.prompts, study.images, study.seed):
         scene = item.masked()
         images = scene.images.permute(0, 3, 1, 2).float() / 255.0
         grid = (config.sampling.height // 8, config.sampling.width // 8)
         _, maps = verifier.score_and_heatmaps(images, scene.record, grid)
         regions = atom_regions(touched_cells(scene.masks, grid), scene.record)
-        found = pointing(maps, regions)[0].float()
+        found = pointing(maps, regions).float()
         areas.append(float(regions.float().mean()))
-        by_scene.append(float(found.mean()))
-        for atom, hit in zip(scene.record.atoms, found, strict=True):
-            hits.setdefault(atom.skill, []).append(float(hit))
+        by_prompt.append(float(found.mean()))
+        for atom, hit in zip(scene.record.atoms, found.T, strict=True):
+            hits.setdefault(atom.skill, []).extend(hit.tolist())
     words = ", ".join(f"{skill} {np.mean(own):.3f}" for skill, own in sorted(hits.items()))
-    text = f"{scenes} scenes, by chance {np.mean(areas):.3f}: {words}"
-    return _mean(np.asarray(by_scene), text)
+    scenes = study.prompts * study.images
+    return _mean(np.asarray(by_prompt), f"{scenes} scenes, by chance {np.mean(areas):.3f}: {words}")
 
 
 def _mean(values: np.ndarray, text: str) -> Measured:

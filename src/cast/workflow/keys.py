@@ -88,6 +88,7 @@ class Keys:
         run = run_config(self.config, self.config.evaluation.hard_case.backbone, "cast", 0)
         return _key(
             settings=run.model_dump(mode="json"),
+            scenes=self.config.diagnostics.verifier.model_dump(mode="json"),
             weights=[weights_digest(run.backbone.path), weights_digest(run.verifier.path)],
             prompts=self.prompts(),
             code=code_digest("cast.evaluation.checks"),
