@@ -12,6 +12,7 @@ rule checks:
         text=f"{WORLD}/claims/10a_checks.log",
     resources:
         gpu=GPUS,
+        mem_mb=memory_of,
     params:
         key=KEYS.checks(),
     shell:

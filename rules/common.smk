@@ -3,6 +3,7 @@
 # Every rule has a `key` among its params, which names by content all that it depends on. Notebooks
 # are ancient(), since the key covers their code. What another rule makes is not: Snakemake looks no
 # further down from a job that it reruns, so behind an ancient() input it would overlook changes.
+import atexit
 import re
 import sys
 from pathlib import Path
@@ -55,6 +56,11 @@ def arm_of(wildcards):
     """(backbone, method, seed) of a job."""
     return wildcards.backbone, wildcards.method, int(wildcards.seed)
 
+
+if DRY_RUN and GPUS and "--lint" not in sys.argv:
+    from cast.workflow.plan import left_to_do, plan
+
+    atexit.register(lambda: print(plan(CONFIG, left_to_do(workflow))))
 
 # A job of the cluster parses this file too: what it was asked to end, it queues again.
 SCHEDULED = "--scheduled " if workflow.remote_exec else ""

@@ -17,6 +17,7 @@ rule qualitative:
         text=f"{WORLD}/tables/09_qualitative.log",
     resources:
         gpu=GPUS,
+        mem_mb=memory_of,
     params:
         key=KEYS.artefact("09_qualitative", SHOWN_ARMS),
         heatmap=CONFIG.verifier.heatmap.model_dump_json(),

@@ -65,13 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(notebook: Path, executed: Path, log: Path, parameters: dict[str, str]) -> int:
     """Run the notebook, its output in `log`; returns one of the exit codes above."""
-    import papermill
-    from papermill.exceptions import PapermillExecutionError
-
-    errors: list[Exception] = []
     asked = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda _signal, _frame: asked.set())
+    errors: list[Exception] = []
+    told: set[int] = set()
 
-    def execute() -> None:
+    def execute() -> None:  # imports papermill late: SIGTERM may come before that is done
+        import papermill
+
         try:
             papermill.execute_notebook(
                 str(notebook),
@@ -84,29 +85,33 @@ def run(notebook: Path, executed: Path, log: Path, parameters: dict[str, str]) -
         except Exception as error:
             errors.append(error)
 
-    def pass_on(_signal: int, _frame: object) -> None:
-        asked.set()
-        for child in psutil.Process().children():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.terminate()
-
     # Not in the main thread, so that papermill can't put its own handler in this one's place.
     worker = threading.Thread(target=execute)
-    before = signal.signal(signal.SIGTERM, pass_on)
     try:
         with _into(log):
             worker.start()
             while worker.is_alive():
                 worker.join(timeout=0.5)
+                if asked.is_set():
+                    _tell_children(told)
             if not errors:
                 return 0
-            error = errors[0]
-            logging.error("%s", error)
+            logging.error("%s", errors[0])
     finally:
         signal.signal(signal.SIGTERM, before)
-    if asked.is_set() or getattr(error, "ename", "") == "Preempted":
+    name = getattr(errors[0], "ename", None)  # of the exception that a cell raised
+    if asked.is_set() or name == "Preempted":
         return PREEMPTED
-    return FAILED if isinstance(error, PapermillExecutionError) else DIED
+    return DIED if name is None else FAILED
+
+
+def _tell_children(told: set[int]) -> None:
+    """SIGTERM to the kernel, once, and as soon as there is one."""
+    for child in psutil.Process().children():
+        if child.pid not in told:
+            told.add(child.pid)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.terminate()
 
 
 @contextlib.contextmanager
