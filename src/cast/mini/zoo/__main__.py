@@ -23,13 +23,19 @@ def train_qwen3_vl(work: Path, target: Path) -> None:
     stage = vlm.Stage()
     vlm.train_vision(stage, work / "vision")
     vlm.train_answers(stage, work / "answers")
-    losses = vlm.train_binding(stage, work / "binding")
+    vlm.train_binding(stage, work / "binding")
+    losses = vlm.train_comparing(stage, work / "comparing")
     vlm.save(stage, target)
     verifier = Verifier.load(VerifierSection(path=str(target)))
     accuracy = measure.verifier_accuracy(verifier, SCENES)
     metrics = {**losses, "accuracy on held-out scenes": accuracy}
-    stages = {"vision": vlm.VISION, "answers": vlm.ANSWERS, "binding": vlm.BINDING}
-    seconds = stage_seconds(work / "vision", work / "answers", work / "binding")
+    stages = {
+        "vision": vlm.VISION,
+        "answers": vlm.ANSWERS,
+        "binding": vlm.BINDING,
+        "comparing": vlm.COMPARING,
+    }
+    seconds = stage_seconds(*(work / name for name in stages))
     export.enter(target, stages, seconds, metrics, export.parameters(stage.model))
 
 

@@ -1,9 +1,11 @@
 """Questions to train the mini verifier on, with answers from the truth of the drawn scene."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from cast.mini.facts import COUNT_WORDS, Facts, truths
-from cast.mini.world import SHAPES, Scene
+from cast.mini.world import CELL, CELLS, COLOURS, SHAPES, TEXTURES, Scene
 from cast.mini.zoo import data
 from cast.rng import numpy_generator
 from cast.scene_graph import (
@@ -16,11 +18,27 @@ from cast.scene_graph import (
 RELATIONS = ("to the left of", "to the right of", "above", "below", "touching")
 EVEN = {"object": 1, "count": 1, "attribute": 1, "position": 1}
 BINDING = {"object": 1, "count": 1, "attribute": 3, "position": 3}
-Question = tuple[str, str]  # probe, one-word answer
+IGNORED = -100  # cross-entropy's own mark for a target that isn't there
+
+
+@dataclass(frozen=True)
+class Question:
+    """A probe, its one-word answer, and the kinds of object that it compares or looks up."""
+
+    probe: str
+    answer: str
+    skill: str = ""
+    nouns: tuple[str, ...] = ()
 
 
 def questioned_scenes(
-    seed: int, purpose: str, index: int, n: int, per_image: int, quota: dict[str, int]
+    seed: int,
+    purpose: str,
+    index: int,
+    n: int,
+    per_image: int,
+    quota: dict[str, int],
+    own: float = 0.55,
 ) -> list[tuple[Scene, str | None, list[Question]]]:
     """`n` scenes with `per_image` questions each, and the prompt where one was drawn from it.
 
@@ -40,18 +58,21 @@ def questioned_scenes(
             record, scene = data.touching_scene(rng)
             caption = record.prompt
         facts = Facts(scene.objects, scene.touching)
-        result.append((scene, caption, questions(facts, rng, per_image, quota)))
+        result.append((scene, caption, questions(facts, rng, per_image, quota, own)))
     return result
 
 
 def questions(
-    facts: Facts, rng: np.random.Generator, n: int, quota: dict[str, int]
+    facts: Facts, rng: np.random.Generator, n: int, quota: dict[str, int], own: float = 0.55
 ) -> list[Question]:
-    """`n` questions about one image, in rounds of `quota[skill]` each (verbs are positions)."""
+    """`n` questions about one image, in rounds of `quota[skill]` each (verbs are positions).
+
+    `own` is the share of attributes taken from the very objects that are asked about.
+    """
     found: list[Question] = []
     left = dict(quota)
     while len(found) < n:
-        record = render_prompt(sample_graph_about(facts, rng), data.vocabulary())
+        record = render_prompt(sample_graph_about(facts, rng, own), data.vocabulary())
         for k in rng.permutation(len(record.atoms)):
             atom, holds = record.atoms[k], bool(truths(facts, record)[k])
             key = atom.skill if atom.skill != "verb" else "position"
@@ -61,7 +82,8 @@ def questions(
             answer = "Yes" if holds else "No"
             if atom.skill == "count":
                 answer = facts.count_word(record.graph.entities[atom.entities[0]].noun)
-            found.append((atom.probe, answer))
+            nouns = tuple(record.graph.entities[e].noun for e in atom.entities)
+            found.append(Question(atom.probe, answer, atom.skill, nouns))
             if not any(left.values()):
                 left = dict(quota)
     return found[:n]
@@ -83,15 +105,43 @@ def recalls(facts: Facts, rng: np.random.Generator, n: int) -> list[Question]:
             ("column", {COUNT_WORDS[int(item.x // 16) + 1] for item in items}),
         ):
             if len(values) == 1:
-                found.append((f"{noun} {word}", values.pop()))
+                found.append(Question(f"{noun} {word}", values.pop()))
     return [found[i] for i in rng.permutation(len(found))[:n]]
 
 
-def sample_graph_about(facts: Facts, rng: np.random.Generator) -> SceneGraph:
+LOOKUPS = (len(COLOURS) + 1, len(TEXTURES) + 2, *[CELLS] * 8)  # classes of each looked-up fact
+
+
+def looked_up(facts: Facts, question: Question) -> list[int]:
+    """What must be found in the image before an attribute or a position can be judged.
+
+    Colour (0 if mixed) and texture (0 none, 3 mixed) of the first kind, or first and last row and
+    column of both; `IGNORED` where the question needs it not or the kind is absent.
+    """
+    found = [IGNORED] * len(LOOKUPS)
+    kinds = [[facts.objects[i] for i in facts.named(noun)] for noun in question.nouns]
+    if not kinds or not all(kinds):
+        return found
+    if question.skill == "attribute":
+        colours = {list(COLOURS).index(item.colour) + 1 for item in kinds[0]}
+        textures = {TEXTURES.index(t) + 1 if (t := item.texture) else 0 for item in kinds[0]}
+        found[0] = colours.pop() if len(colours) == 1 else 0
+        found[1] = textures.pop() if len(textures) == 1 else len(TEXTURES) + 1
+    if question.skill == "position":
+        found[2:] = [
+            int(edge(getattr(item, axis) for item in kind) // CELL)
+            for kind in kinds
+            for axis in ("x", "y")
+            for edge in (min, max)
+        ]
+    return found
+
+
+def sample_graph_about(facts: Facts, rng: np.random.Generator, own: float = 0.55) -> SceneGraph:
     """Two entities and a relation that may or may not hold in the image."""
     nouns = _nouns(facts, rng)
     entities = tuple(
-        Entity(noun, int(rng.integers(1, 6)), _attribute(facts, noun, rng)) for noun in nouns
+        Entity(noun, int(rng.integers(1, 6)), _attribute(facts, noun, rng, own)) for noun in nouns
     )
     true = [r for r in RELATIONS if facts.related(nouns[0], r, nouns[1])]
     relation = str(rng.choice(true if true and rng.random() < 0.6 else RELATIONS))
@@ -112,10 +162,10 @@ def _nouns(facts: Facts, rng: np.random.Generator) -> list[str]:
     return list(map(str, rng.choice(SHAPES, 2, replace=False, p=weights / weights.sum())))
 
 
-def _attribute(facts: Facts, noun: str, rng: np.random.Generator) -> str:
+def _attribute(facts: Facts, noun: str, rng: np.random.Generator, own: float) -> str:
     """A word true of one of the noun's objects, or of another object, or any."""
     kind = rng.random()
-    pool = [facts.objects[i] for i in facts.named(noun)] if kind < 0.55 else list(facts.objects)
+    pool = [facts.objects[i] for i in facts.named(noun)] if kind < own else list(facts.objects)
     if pool and kind < 0.8:
         item = pool[rng.integers(len(pool))]
         return item.texture if item.texture and rng.random() < 0.5 else item.colour

@@ -2,11 +2,13 @@
 
 First the vision tower alone learns which shape, colour and texture covers each image token; then
 everything learns to answer, packed as the verifier packs: image first, turns behind it that don't
-see each other. The dense labels stay on as a helper; the readout is thrown away afterwards.
+see each other. Two more stages teach binding, which a mix of all questions leaves out. The dense
+labels stay on as a helper; all readouts are thrown away afterwards.
 """
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from cast.mini.world import COLOURS, SHAPES, TEXTURES, Scene
 from cast.mini.zoo import data, export, questions
 from cast.mini.zoo.loop import LoopConfig, Losses, Trainer
 from cast.mini.zoo.text import QWEN_SPECIAL, qwen_tokenizer
+from cast.mini.zoo.turns import Asked, QuestionLosses, answer_losses, turns
 from cast.rng import numpy_generator, torch_generator
 from cast.verifier.images import as_pil
 from cast.verifier.segments import Segmenter
@@ -31,11 +34,21 @@ ANSWERS = LoopConfig(
     steps=2200, batch=24, learning_rate=1e-3, decay_share=0.4, ema=0.998, checkpoint_every=50
 )
 BINDING = LoopConfig(
-    steps=2000, batch=24, learning_rate=1e-3, decay_share=0.4, ema=0.998, checkpoint_every=50
+    steps=950, batch=24, learning_rate=1e-3, decay_share=0.0, ema=0.998, checkpoint_every=50
+)
+COMPARING = LoopConfig(
+    steps=1500,
+    batch=24,
+    learning_rate=1e-3,
+    warmup=50,
+    decay_share=0.5,
+    ema=0.998,
+    checkpoint_every=50,
 )
 PER_IMAGE = 8
 RECALLS = 4
-LITTERED = 0.4  # share of stage 3's scenes that hold scrambled objects, too
+LITTERED = 0.4  # share of scenes that hold scrambled objects, too, from stage 3 on
+OWN = 0.3  # share of stage 4's attributes that are the object's own; most of the rest are not true
 LABELS = (len(SHAPES) + 1, len(COLOURS) + 1, len(TEXTURES) + 1)
 
 
@@ -112,6 +125,18 @@ class Stage:
         self.processor = image_processor()
         self.segmenter = Segmenter(qwen_tokenizer())
 
+    def modules(self) -> nn.ModuleDict:
+        """What all later stages train."""
+        return nn.ModuleDict({"model": self.model, "readout": self.readout})
+
+    def losses(self, asked: list[Asked], purpose: str, step: int) -> QuestionLosses:
+        """All losses of a batch of scenes with their questions and captions."""
+        scenes = [row.scene for row in asked]
+        patches = self.patches(scenes, purpose, step)
+        rows = [turns(self.segmenter, row) for row in asked]
+        answered = answer_losses(self.model, self.segmenter, patches, rows)
+        return replace(answered, dense=self.dense_loss(answered.features, scenes))
+
     def patches(self, scenes: list[Scene], purpose: str, step: int) -> ImagePatches:
         """Blemished images as the model's patches."""
         images = data.to_tensor([scene.image for scene in scenes]) / 2 + 0.5
@@ -162,10 +187,18 @@ def train_answers(stage: Stage, folder: Path, config: LoopConfig = ANSWERS) -> d
     """Stage 2: questions and captions, dense labels as a helper."""
 
     def loss(step: int) -> Losses:
-        answer, caption, _, dense = _question_losses(stage, config, "zoo/answers", step)
-        return {"answer": answer, "caption": 0.1 * caption, "dense": 0.1 * dense}
+        batch = questions.questioned_scenes(
+            config.seed, "zoo/answers", step, config.batch, PER_IMAGE, questions.EVEN
+        )
+        asked = [Asked(scene, caption, found, []) for scene, caption, found in batch]
+        losses = stage.losses(asked, "zoo/answers", step)
+        return {
+            "answer": losses.answer,
+            "caption": 0.1 * losses.caption,
+            "dense": 0.1 * losses.dense,
+        }
 
-    return _train_whole(stage, folder, config, loss)
+    return _run(Trainer(stage.modules(), config, folder), loss)
 
 
 def train_binding(stage: Stage, folder: Path, config: LoopConfig = BINDING) -> dict[str, float]:
@@ -175,133 +208,72 @@ def train_binding(stage: Stage, folder: Path, config: LoopConfig = BINDING) -> d
     """
 
     def loss(step: int) -> Losses:
-        answer, caption, recall, dense = _question_losses(stage, config, "zoo/binding", step)
+        asked = _littered_questions(config, "zoo/binding", step)
+        losses = stage.losses(asked, "zoo/binding", step)
         return {
-            "answer": answer,
-            "caption": 0.3 * caption,
-            "recall": 0.5 * recall,
-            "dense": 0.1 * dense,
+            "answer": losses.answer,
+            "caption": 0.3 * losses.caption,
+            "recall": 0.5 * losses.recall,
+            "dense": 0.1 * losses.dense,
         }
 
-    return _train_whole(stage, folder, config, loss)
+    return _run(Trainer(stage.modules(), config, folder), loss)
 
 
-def _train_whole(
-    stage: Stage, folder: Path, config: LoopConfig, loss: Callable[[int], Losses]
-) -> dict[str, float]:
-    modules = nn.ModuleDict({"model": stage.model, "readout": stage.readout})
-    trainer = Trainer(modules, config, folder)
+def train_comparing(stage: Stage, folder: Path, config: LoopConfig = COMPARING) -> dict[str, float]:
+    """Stage 4: what is looked up and what is asked must meet before they can be compared.
+
+    After stage 3 the model names the colour of any object, and still says yes to any other. Here a
+    helper reads what must be looked up off the middle layer, at the token that answers.
+    """
+    lookup = nn.Linear(128, sum(questions.LOOKUPS))
+    nn.init.zeros_(lookup.weight)
+    modules = stage.modules()
+    modules["lookup"] = lookup
+
+    def loss(step: int) -> Losses:
+        asked = _littered_questions(config, "zoo/comparing", step, OWN)
+        losses = stage.losses(asked, "zoo/comparing", step)
+        targets = torch.tensor(
+            [
+                questions.looked_up(row.facts, question)
+                for row in asked
+                for question in row.questions
+            ]
+        )
+        parts = lookup(losses.middle).split(questions.LOOKUPS, dim=-1)
+        found = [cross_entropy(part, targets[:, i]) for i, part in enumerate(parts)]
+        return {
+            "answer": losses.answer,
+            "caption": 0.3 * losses.caption,
+            "recall": 0.2 * losses.recall,
+            "dense": 0.1 * losses.dense,
+            "lookup": 0.1 * torch.stack(found).nansum(),  # NaN where no question had a target
+        }
+
+    return _run(Trainer(modules, config, folder), loss)
+
+
+def _run(trainer: Trainer, loss: Callable[[int], Losses]) -> dict[str, float]:
     losses = trainer.run(loss)
     trainer.load_average()
     return losses
 
 
-def _question_losses(
-    stage: Stage, config: LoopConfig, purpose: str, step: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Losses of a step: answers, captions, recalls (0 where none is asked), dense labels."""
-    binding = purpose == "zoo/binding"
-    quota = questions.BINDING if binding else questions.EVEN
-    batch = questions.questioned_scenes(config.seed, purpose, step, config.batch, PER_IMAGE, quota)
+def _littered_questions(
+    config: LoopConfig, purpose: str, step: int, own: float = 0.55
+) -> list[Asked]:
+    """A step's scenes, some with scrambled objects beside, and their questions of both kinds."""
     rng = numpy_generator(config.seed, purpose, "recalls", step)
-    scenes, turns = [], []
-    for scene, caption, asked in batch:
-        if binding and rng.random() < LITTERED:
+    asked = []
+    for scene, caption, found in questions.questioned_scenes(
+        config.seed, purpose, step, config.batch, PER_IMAGE, questions.BINDING, own
+    ):
+        if rng.random() < LITTERED:
             scene = data.littered(scene, rng)
         facts = Facts(scene.objects, scene.touching)
-        recalls = questions.recalls(facts, rng, RECALLS) if binding else []
-        scenes.append(scene)
-        turns.append(_turns(stage.segmenter, caption, asked, recalls))
-    patches = stage.patches(scenes, purpose, step)
-    features, *losses = answer_losses(stage, patches, turns)
-    answer, caption, recall = losses
-    return answer, caption, recall, stage.dense_loss(features, scenes)
-
-
-ANSWER, CAPTION, RECALL = 1, 2, 3  # what a turn's last tokens are trained as
-Turn = tuple[list[int], int, int]  # token ids, how many of the last are targets, and as what
-
-
-def _turns(
-    segmenter: Segmenter,
-    caption: str | None,
-    asked: list[questions.Question],
-    recalls: list[questions.Question],
-) -> list[Turn]:
-    turns = [
-        ([*segmenter.question(probe), segmenter.encode_answer(word)[0]], 1, kind)
-        for kind, pairs in ((ANSWER, asked), (RECALL, recalls))
-        for probe, word in pairs
-    ]
-    if caption is not None:
-        segment = segmenter.caption(caption)
-        turns.append((list(segment.ids), len(segment.ids) - segment.first, CAPTION))
-    return turns
-
-
-def answer_losses(
-    stage: Stage, patches: ImagePatches, turns: list[list[Turn]]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Vision features, and the mean loss of answers, of caption tokens and of recalls."""
-    prefix, image_start = stage.segmenter.prefix(64)
-    rows = [_row(row, len(prefix)) for row in turns]
-    size = max(len(ids) for ids, _, _, _ in rows)
-    pad = [size - len(ids) for ids, _, _, _ in rows]
-    ids = torch.tensor([[*row[0], *[0] * n] for row, n in zip(rows, pad, strict=True)])
-    owner = torch.tensor([[*row[1], *[-1] * n] for row, n in zip(rows, pad, strict=True)])
-    offset = torch.tensor([[*row[2], *[0] * n] for row, n in zip(rows, pad, strict=True)])
-    weight = torch.tensor([[*row[3], *[0] * n] for row, n in zip(rows, pad, strict=True)])
-    batch = len(rows)
-    ids = torch.cat([prefix.expand(batch, -1), ids], dim=1)
-    image = torch.zeros_like(ids)
-    image[:, image_start : image_start + 64] = 1
-    core: Any = stage.model.model
-    start, delta = core.get_rope_index(
-        ids[:, : len(prefix)],
-        mm_token_type_ids=image[:, : len(prefix)].int(),
-        image_grid_thw=patches.grid_thw,
-    )
-    follow = (len(prefix) + delta[:, 0, None] + offset).expand(3, -1, -1)
-    output = core(
-        input_ids=ids,
-        pixel_values=patches.pixel_values,
-        image_grid_thw=patches.grid_thw,
-        mm_token_type_ids=image.int(),
-        position_ids=torch.cat([start, follow], dim=2),
-        attention_mask=_mask(owner, len(prefix)),
-        use_cache=False,
-    )
-    # A token is predicted from the one before it.
-    hidden = output.last_hidden_state[:, len(prefix) :][:, :-1]
-    target, kind = ids[:, len(prefix) :][:, 1:], weight[:, 1:]
-    answer, caption, recall = (
-        cross_entropy(stage.model.lm_head(hidden[kind == k]), target[kind == k])
-        if (kind == k).any()
-        else torch.zeros(())
-        for k in (ANSWER, CAPTION, RECALL)
-    )
-    return torch.cat(output.image_outputs.pooler_output), answer, caption, recall
-
-
-def _row(turns: list[Turn], prefix: int) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Ids, turn number, position in the turn and target kind (0 for none) of tokens."""
-    ids, owner, offset, kind = [], [], [], []
-    for number, (tokens, targets, trained_as) in enumerate(turns):
-        ids += tokens
-        owner += [number] * len(tokens)
-        offset += range(len(tokens))
-        kind += [0] * (len(tokens) - targets) + [trained_as] * targets
-    return ids, owner, offset, kind
-
-
-def _mask(owner: Tensor, prefix: int) -> Tensor:
-    """Bool [B, 1, T, T]: the prefix is causal; a turn sees the prefix and its own past."""
-    owner = torch.cat([torch.full((len(owner), prefix), -2), owner], dim=1)
-    size = owner.shape[1]
-    same = owner[:, :, None] == owner[:, None, :]
-    sees = same | (owner == -2)[:, None, :]
-    causal = torch.ones(size, size, dtype=torch.bool).tril()
-    return (sees & causal)[:, None]
+        asked.append(Asked(scene, caption, found, questions.recalls(facts, rng, RECALLS)))
+    return asked
 
 
 def save(stage: Stage, folder: Path) -> None:

@@ -1,0 +1,147 @@
+"""Questions and captions of an image packed into one sequence, and the losses on their tokens."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from cast.mini.facts import Facts
+from cast.mini.world import Scene
+from cast.mini.zoo.questions import Question
+from cast.verifier.segments import Segmenter
+from cast.verifier.shared_prefix import ImagePatches
+
+ANSWER, CAPTION, RECALL = 1, 2, 3  # what a turn's last tokens are trained as
+MIDDLE = 1  # the layer whose output `QuestionLosses.middle` holds
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A scene, its prompt where it was drawn from one, probes, and open questions."""
+
+    scene: Scene
+    caption: str | None
+    questions: list[Question]
+    recalls: list[Question]
+
+    @property
+    def facts(self) -> Facts:
+        """What is true of the scene."""
+        return Facts(self.scene.objects, self.scene.touching)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Token ids, how many of the last are targets, and as what they are trained."""
+
+    ids: list[int]
+    targets: int
+    kind: int
+
+
+@dataclass(frozen=True)
+class QuestionLosses:
+    """Means over a batch; a kind of turn that it lacks has loss 0.
+
+    `features` [B * 64, 128] are the vision tower's, `middle` [Q, 128] the hidden states behind
+    layer MIDDLE at the tokens that answer the Q probes, image by image.
+    """
+
+    answer: Tensor
+    caption: Tensor
+    recall: Tensor
+    features: Tensor
+    middle: Tensor
+    dense: Tensor = field(default_factory=lambda: torch.zeros(()))
+
+
+def turns(segmenter: Segmenter, asked: Asked) -> list[Turn]:
+    """The turns of one image: probes, open questions, caption."""
+    found = [
+        Turn([*segmenter.question(q.probe), segmenter.encode_answer(q.answer)[0]], 1, kind)
+        for kind, group in ((ANSWER, asked.questions), (RECALL, asked.recalls))
+        for q in group
+    ]
+    if asked.caption is not None:
+        segment = segmenter.caption(asked.caption)
+        found.append(Turn(list(segment.ids), len(segment.ids) - segment.first, CAPTION))
+    return found
+
+
+def answer_losses(
+    model: Any, segmenter: Segmenter, patches: ImagePatches, batch: list[list[Turn]]
+) -> QuestionLosses:
+    """One forward pass over images and all their turns."""
+    prefix, image_start = segmenter.prefix(64)
+    start = len(prefix)
+    ids, owner, offset, kind = _padded(batch)
+    ids = torch.cat([prefix.expand(len(batch), -1), ids], dim=1)
+    image = torch.zeros_like(ids)
+    image[:, image_start : image_start + 64] = 1
+    opening, delta = model.model.get_rope_index(
+        ids[:, :start],
+        mm_token_type_ids=image[:, :start].int(),
+        image_grid_thw=patches.grid_thw,
+    )
+    follow = (start + delta[:, 0, None] + offset).expand(3, -1, -1)
+    middle: list[Tensor] = []
+    hook = model.model.language_model.layers[MIDDLE].register_forward_hook(
+        lambda module, inputs, output: middle.append(output)
+    )
+    try:
+        output = model.model(
+            input_ids=ids,
+            pixel_values=patches.pixel_values,
+            image_grid_thw=patches.grid_thw,
+            mm_token_type_ids=image.int(),
+            position_ids=torch.cat([opening, follow], dim=2),
+            attention_mask=_mask(owner, start),
+            use_cache=False,
+        )
+    finally:
+        hook.remove()
+    # A token is predicted from the one before it.
+    hidden = output.last_hidden_state[:, start:][:, :-1]
+    target, kind = ids[:, start:][:, 1:], kind[:, 1:]
+    answer, caption, recall = (
+        cross_entropy(model.lm_head(hidden[kind == k]), target[kind == k])
+        if (kind == k).any()
+        else torch.zeros(())
+        for k in (ANSWER, CAPTION, RECALL)
+    )
+    features = torch.cat(output.image_outputs.pooler_output)
+    before = middle[0][:, start:][:, :-1][kind == ANSWER]
+    return QuestionLosses(answer, caption, recall, features, before)
+
+
+def _padded(batch: list[list[Turn]]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Int [B, T] each: ids, turn number (-1 is padding), place in the turn, kind (0 for none)."""
+    rows = [_row(row) for row in batch]
+    size = max(len(ids) for ids, _, _, _ in rows)
+    ids, owner, offset, kind = (
+        torch.tensor([[*row[i], *[fill] * (size - len(row[i]))] for row in rows])
+        for i, fill in enumerate((0, -1, 0, 0))
+    )
+    return ids, owner, offset, kind
+
+
+def _row(row: list[Turn]) -> tuple[list[int], list[int], list[int], list[int]]:
+    ids, owner, offset, kind = [], [], [], []
+    for number, turn in enumerate(row):
+        ids += turn.ids
+        owner += [number] * len(turn.ids)
+        offset += range(len(turn.ids))
+        kind += [0] * (len(turn.ids) - turn.targets) + [turn.kind] * turn.targets
+    return ids, owner, offset, kind
+
+
+def _mask(owner: Tensor, prefix: int) -> Tensor:
+    """Bool [B, 1, T, T]: the prefix is causal; a turn sees the prefix and its own past."""
+    owner = torch.cat([torch.full((len(owner), prefix), -2), owner], dim=1)
+    size = owner.shape[1]
+    same = owner[:, :, None] == owner[:, None, :]
+    sees = same | (owner == -2)[:, None, :]
+    causal = torch.ones(size, size, dtype=torch.bool).tril()
+    return (sees & causal)[:, None]
