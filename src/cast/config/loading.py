@@ -1,5 +1,6 @@
 """Configs from files: a world, a backbone, a method, and the resolved run."""
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -171,10 +172,16 @@ def check_files(config: CastConfig, models: bool = True) -> None:
 
 def _load_named(model: type[Named], kind: str, name: str) -> Named:
     path = _named_file(kind, name, f"config/{kind}: name")
-    loaded = parse(model, read_yaml(path), _short(path))
+    loaded = _parsed(model, path, path.read_bytes())
     if loaded.name != name:
         raise CastError(f"{_short(path)}: name = {loaded.name}: must be {name}, as its file's.")
     return loaded
+
+
+@functools.cache  # a plan asks for each name hundreds of times
+def _parsed(model: type[Named], path: Path, _content: bytes) -> Named:
+    """The file as a `model`; kept as long as the file's content is the same."""
+    return parse(model, read_yaml(path), _short(path))
 
 
 def _named_file(kind: str, name: str, place: str) -> Path:

@@ -66,7 +66,14 @@ def _imports(name: str) -> list[str]:
     assert path is not None  # the caller looked
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = [name.rpartition(".")[0]] if "." in name else []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return found + _imported(path.read_text(encoding="utf-8"), package)
+
+
+@functools.cache  # by content; the closures of several steps meet the same files
+def _imported(source: str, package: str) -> list[str]:
+    """The names of `cast` that a source imports; `package` is what its relative ones start at."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -91,6 +98,7 @@ def _tree(path: Path | None) -> str:
     return _dump(path.read_text(encoding="utf-8")) if path else ""
 
 
+@functools.cache
 def _dump(source: str) -> str:
     """A syntax tree without positions, comments and docstrings; unparsable text stays as it is."""
     try:
