@@ -11,6 +11,7 @@ include: "rules/tables.smk"
 include: "rules/ablations.smk"
 include: "rules/cost.smk"
 include: "rules/figures.smk"
+include: "rules/verifier.smk"
 
 
 for _optional in ("zoo", "diagnostics"):
@@ -26,3 +27,4 @@ rule all:
     default_target: True
     input:
         ARTEFACTS,
+        VERIFIER_TABLES,

@@ -18,7 +18,7 @@ LIGHT = ["claims", "qualitative", "table1", "table2", "table3"]  # from results,
 def everything(name: str) -> list[str]:
     """All jobs of a config."""
     arms = list_arms(load_config(f"config/{name}.yaml"))
-    jobs = ["checks", "hard_case", "prompts", *LIGHT]
+    jobs = ["checks", "hard_case", "prompts", "verifier", *LIGHT]
     jobs += [f"evaluate {backbone} {method} {seed}" for backbone, method, seed in arms]
     return sorted(jobs + [f"train {b} {m} {s}" for b, m, s in arms if m != BASE])
 

@@ -63,6 +63,9 @@ class VerifierStudySection(Section):
     prompts: int = setting(160, "Held-out prompts", ge=1)
     images: int = setting(4, "Scenes drawn of each", ge=1, le=1024)
     seed: Seed = setting(0, "Seed of prompts, scenes and questions")
+    generated: int = setting(
+        64, "Benchmark prompts drawn by a backbone whose base model isn't evaluated", ge=1
+    )
 
 
 class DiagnosticsSection(Section):
