@@ -1,5 +1,7 @@
 # Paper 4.3, 5.1: one trainer for every method. A killed run goes on from its last checkpoint, which
 # lies beside the declared outputs; a run whose settings, weights or code changed starts anew.
+from cast.config import load_backbone_config
+
 COMPUTE = CONFIG.compute
 SEVERAL = {}
 if COMPUTE.processes > 1:  # srun starts the ranks from within the job: see launch.py
@@ -8,11 +10,18 @@ if COMPUTE.processes > 1:  # srun starts the ranks from within the job: see laun
         SEVERAL["tasks_per_gpu"] = 1
 
 
+def measured_window(wildcards):
+    """The window that the structure-formation study measured, where the backbone's YAML takes it."""
+    measured = load_backbone_config(wildcards.backbone).window.high == "measured"
+    return [f"{WORLD}/{wildcards.backbone}/window.json"] if measured else []
+
+
 rule train:
     input:
         ancient("notebooks/04_training.ipynb"),
         f"{WORLD}/prompts/manifest.parquet",
         f"{WORLD}/hard_case.json",  # frozen before any training (paper G)
+        measured_window,
     output:
         f"{ARM}/adapter/pytorch_lora_weights.safetensors",
         f"{ARM}/ledger.json",

@@ -7,6 +7,8 @@ from pydantic import Field
 from cast.config.model import Name, Section, Seed, setting
 
 Step = Annotated[int, Field(ge=0)]
+Study = Literal["structure", "saturation", "heads"]
+STUDIES: tuple[Study, ...] = ("structure", "saturation", "heads")
 
 
 class StructureSection(Section):

@@ -13,8 +13,12 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.optimize import brentq
 
+from cast.config import CastConfig
 from cast.diagnostics.knee import Shape, fit_knee, knees
+from cast.evaluation.folders import world_folder
+from cast.io import write_parquet
 from cast.rng import numpy_generator
+from cast.workflow.digest import code_digest
 
 Kind = Literal["exponential", "logistic"]
 KINDS: tuple[Kind, ...] = ("exponential", "logistic")
@@ -57,7 +61,7 @@ def synthetic_curves(
 
 
 def knee_table(
-    repeats: int = 60,
+    repeats: int = 40,
     prompts: int = 24,
     draws: int = 200,
     kinds: Iterable[Kind] = KINDS,
@@ -98,3 +102,11 @@ def knee_table(
             }
         )
     return pd.DataFrame(rows)
+
+
+def cached_knee_table(config: CastConfig) -> pd.DataFrame:
+    """The whole table, kept below the world's results until the code that makes it changes."""
+    path = world_folder(config) / "structure" / f"knee_table_{code_digest(__name__)}.parquet"
+    if not path.is_file():
+        write_parquet(path, knee_table())
+    return pd.read_parquet(path)

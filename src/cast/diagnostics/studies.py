@@ -1,23 +1,28 @@
 """What the three studies share: their prompts, their folders, and what their results depend on."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from cast.config import CastConfig, DiagnosticsSection, is_local, studied_backbones
+from cast.config import CastConfig, is_local, studied_backbones
+from cast.config.diagnostics import Study
 from cast.errors import CastError
-from cast.evaluation.making import generation_identity, verifier_identity
 from cast.evaluation.folders import benchmark, world_folder
 from cast.evaluation.hard_case import read_hard_case
+from cast.evaluation.making import generation_identity, verifier_identity
 from cast.paths import from_root
 from cast.scene_graph import PromptRecord, load_vocabulary, read_geneval2, read_prompts
 
-Study = Literal["structure", "saturation", "heads"]
-STUDIES: tuple[Study, ...] = ("structure", "saturation", "heads")
+MAIN_TABLES: dict[Study, str] = {
+    "structure": "curve.parquet",
+    "saturation": "saturation.parquet",
+    "heads": "heads.parquet",
+}
 
 
 def study_folder(config: CastConfig, backbone: str, study: Study, seed: int) -> Path:
@@ -30,12 +35,54 @@ def study_seeds(config: CastConfig, study: Study) -> tuple[int, ...]:
     return getattr(config.diagnostics, study).seeds
 
 
+def run_study(config: CastConfig, study: Study, backbone: str, seed: int) -> Path:
+    """Run or finish one study; returns its main table's file."""
+    if study == "structure":
+        from cast.diagnostics.structure_formation import structure_study as run
+    elif study == "saturation":
+        from cast.diagnostics.saturation import saturation_study as run
+    else:
+        from cast.diagnostics.head_sensitivity import head_study as run
+    run(config, backbone, seed)
+    return study_file(config, backbone, study, seed)
+
+
+def study_file(config: CastConfig, backbone: str, study: Study, seed: int) -> Path:
+    """A study's main table, which it writes last."""
+    return study_folder(config, backbone, study, seed) / MAIN_TABLES[study]
+
+
+def run_missing(
+    config: CastConfig, study: Study, backbones: Sequence[str], seeds: Sequence[int]
+) -> None:
+    """Run the studies whose main table isn't there; the workflow has made them all before."""
+    for backbone in backbones:
+        for seed in seeds:
+            if not study_file(config, backbone, study, seed).is_file():
+                run_study(config, study, backbone, seed)
+
+
+def only(config: CastConfig, study: Study, backbone: str, seed: int) -> CastConfig:
+    """The config for one backbone and, from 0 on, one seed; empty and -1 keep the config's."""
+    section = config.diagnostics
+    if backbone:
+        section = section.model_copy(update={"backbones": (backbone,)})
+    if seed >= 0:
+        own = getattr(section, study).model_copy(update={"seeds": (seed,)})
+        section = section.model_copy(update={study: own})
+    return config.model_copy(update={"diagnostics": section})
+
+
 def with_prompts(config: CastConfig, prompts: str) -> CastConfig:
-    """The config with another prompt file; an empty name changes nothing."""
+    """The config with another prompt file and a results folder of its own, `own/FILE`.
+
+    An empty name changes nothing.
+    """
     if not prompts:
         return config
-    section = DiagnosticsSection(**{**dict(config.diagnostics), "prompts": prompts})
-    return config.model_copy(update={"diagnostics": section})
+    section = config.diagnostics.model_copy(update={"prompts": prompts})
+    results = f"{config.results}/own/{Path(prompts).stem}"
+    return config.model_copy(update={"diagnostics": section, "results": results})
 
 
 def study_prompts(config: CastConfig, study: Study) -> list[PromptRecord]:

@@ -36,7 +36,7 @@ class Keys:
     def prompts(self) -> Key:
         """Of the prompt sets."""
         config = self.config
-        return _key(
+        return key_of(
             settings=config.prompts.model_dump(mode="json"),
             vocabulary=file_digest(f"config/vocabularies/{config.vocabulary}.yaml"),
             development=file_digest(config.prompts.development_file or ""),
@@ -47,7 +47,7 @@ class Keys:
 
     def hard_case(self) -> Key:
         """Of the Hard Case subset."""
-        return _key(
+        return key_of(
             **self._evaluated(self.config.evaluation.hard_case.backbone),
             hard_case=self.config.evaluation.hard_case.model_dump(mode="json"),
             notebook=notebook_digest("notebooks/05a_hard_case.ipynb"),
@@ -56,9 +56,15 @@ class Keys:
     def training(self, backbone: str, method: str, seed: int) -> Key:
         """Of one training run."""
         run = run_config(self.config, backbone, method, seed)
-        return _key(
+        window = {}
+        if run.backbone.window.high == "measured":
+            from cast.workflow.diagnostic_keys import window_key  # it needs Keys
+
+            window = {"window": window_key(self, backbone)}
+        return key_of(
             settings=run.model_dump(mode="json"),
-            weights=[weights_digest(run.backbone.path), weights_digest(run.verifier.path)],
+            **window,
+            weights=[weights_digest(run.backbone.path), weights_digest(run.scorer_path)],
             prompts=self.prompts(),
             hard_case=self.hard_case(),
             code=code_digest("cast.training"),
@@ -67,7 +73,7 @@ class Keys:
 
     def evaluation(self, backbone: str, method: str, seed: int) -> Key:
         """Of one arm's images and scores; method "base" is the model without an adapter."""
-        return _key(
+        return key_of(
             **self._evaluated(backbone),
             training=None if method == BASE else self.training(backbone, method, seed),
             notebook=notebook_digest("notebooks/05_evaluation.ipynb"),
@@ -75,7 +81,7 @@ class Keys:
 
     def artefact(self, notebook: str, arms: Sequence[Arm]) -> Key:
         """Of tables and figures that a light notebook makes from the results of some arms."""
-        return _key(
+        return key_of(
             arms=arms,
             scores=[self.evaluation(*arm) for arm in arms],
             hard_case=self.hard_case(),
@@ -86,7 +92,7 @@ class Keys:
     def checks(self) -> Key:
         """Of what is checked by itself: verifier, heatmaps, resuming, processes."""
         run = run_config(self.config, self.config.evaluation.hard_case.backbone, "cast", 0)
-        return _key(
+        return key_of(
             settings=run.model_dump(mode="json"),
             scenes=self.config.diagnostics.verifier.model_dump(mode="json"),
             weights=[weights_digest(run.backbone.path), weights_digest(run.verifier.path)],
@@ -145,7 +151,7 @@ def weights_digest(path: str) -> str:
     return digest({name: file_digest(str(folder / name)) for name in sizes})
 
 
-def _key(**parts: Any) -> Key:
+def key_of(**parts: Any) -> Key:
     """Each part as a digest; a digest stays as it is."""
     return {name: part if isinstance(part, str) else digest(part) for name, part in parts.items()}
 
