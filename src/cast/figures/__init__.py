@@ -11,7 +11,18 @@ from pathlib import Path
 
 from cast.config import CastConfig
 from cast.errors import CastError, nearest
-from cast.figures import claims, figure1, figure4, figure5, table1, table2, table3
+from cast.figures import (
+    claims,
+    figure1,
+    figure2,
+    figure4,
+    figure5,
+    figure7,
+    figure8,
+    table1,
+    table2,
+    table3,
+)
 from cast.paths import from_root
 
 ITEMS: dict[str, Callable[[CastConfig, Path], list[Path]]] = {
@@ -19,9 +30,12 @@ ITEMS: dict[str, Callable[[CastConfig, Path], list[Path]]] = {
     "table2": table2.make,
     "table3": table3.make,
     "figure1": figure1.make,
+    "figure2": figure2.make,
     "figure4": figure4.make,
     "figure5": figure5.make,
     "figure6": figure5.make6,
+    "figure7": figure7.make,
+    "figure8": figure8.make,
     "claims": claims.make,
 }
 
