@@ -1,5 +1,6 @@
 # make setup      make .venv from nothing: exactly what requirements.lock says
 # make reproduce  regenerate the tables (CONFIG=mini; SEEDS=3 for the training-seed spread)
+# make preflight  what CONFIG=paper needs, costs and lacks, in seconds (PRICE=3.50 of a GPU-hour)
 # make test       run the tests
 # make lint       what CI checks besides
 # make lock       renew requirements.lock from pyproject.toml
@@ -13,7 +14,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: setup reproduce test lint lock clean
+.PHONY: setup reproduce preflight test lint lock clean
 
 setup: .venv/.complete
 
@@ -26,6 +27,9 @@ setup: .venv/.complete
 
 reproduce: setup
 	@$(BIN)/python -m cast.workflow --configfile config/$(CONFIG).yaml $(if $(SEEDS),--seeds $(SEEDS))
+
+preflight: setup
+	@$(BIN)/python -m cast.full_size preflight config/$(CONFIG).yaml $(if $(PRICE),--price $(PRICE))
 
 test: setup
 	@$(BIN)/python -m pytest

@@ -19,6 +19,7 @@ from cast.figures import (
     figure5,
     figure7,
     figure8,
+    simulation,
     table1,
     table2,
     table3,
@@ -37,6 +38,7 @@ ITEMS: dict[str, Callable[[CastConfig, Path], list[Path]]] = {
     "figure7": figure7.make,
     "figure8": figure8.make,
     "claims": claims.make,
+    "simulation": simulation.make,
 }
 
 

@@ -102,7 +102,7 @@ def peak_bytes(function: Callable[[], Any], weights: list[Tensor]) -> int:
     """Most bytes that a call holds at a time beyond `weights` and what it was given."""
     memory = _LiveMemory()
     memory.ignore(weights)
-    with memory:
+    with _fused_attention(), memory:
         function()
     return memory.peak
 

@@ -26,7 +26,7 @@ from cast.full_size.counts import COUNTS, SHAPES
 from cast.io import read_json, write_json
 from cast.paths import from_root
 
-SIDES = (256, 512, 768)  # pixels
+SIDES = (512, 1024, 1536)  # pixels
 RANK = 64
 BLOCKS = {
     "flux1": ("num_layers", "num_single_layers"),

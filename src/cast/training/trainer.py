@@ -102,11 +102,11 @@ def _collections(
     """All collections that are left. Every way out leaves a checkpoint of the last whole one."""
     if state.collection == budget.collections:
         return
-    for line in preflight(bench, state, home.parent.parent):
-        report.say(line)
     for record in bench.records[state.collection :]:
         bench.backbone.encode([record.prompt])  # kept by the backbone
-    bench.backbone.release_text_encoder()
+    bench.backbone.release_text_encoder()  # before anything else needs its memory
+    for line in preflight(bench, state, home.parent.parent):
+        report.say(line)
     every = bench.run.training.checkpoint_every
     while state.collection < budget.collections:
         updates = state.update
