@@ -80,7 +80,8 @@ def allocated_mib(function: Callable[[], Any]) -> float:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         function()
     held = peak = 0
-    for event in recorded.profiler.kineto_results.events():
+    profiler: Any = recorded.profiler
+    for event in profiler.kineto_results.events():
         if event.name() == "[memory]":
             held += event.nbytes()  # negative where memory is given back
             peak = max(peak, held)

@@ -2,6 +2,7 @@
 
 import json
 import runpy
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,13 @@ from PIL import Image
 from tiny_verifier import random_images
 
 from cast.errors import CastError
-from cast.scene_graph import PromptRecord, load_vocabulary, read_geneval2
+from cast.scene_graph import (
+    PromptRecord,
+    load_vocabulary,
+    read_geneval2,
+    sample_prompts,
+    write_geneval2,
+)
 from cast.verifier.__main__ import main
 from cast.verifier.front import Journal
 from cast.verifier.images import as_pil
@@ -188,6 +195,38 @@ def test_another_runs_journal_is_refused(tmp_path):
         pass
     with pytest.raises(CastError, match="another verifier, benchmark or manifest"):
         Journal(tmp_path / "j.jsonl", "two").read()
+
+
+@pytest.mark.filterwarnings("ignore:.*isn't the published:cast.scene_graph.BenchmarkVersionWarning")
+def test_geneval2s_own_prompts_and_manifest(tmp_path, folder, capsys):
+    """All skills of the real benchmark's grammar, in its file format and its manifest's form; the
+    command finds the vocabulary by itself."""
+    words = load_vocabulary("geneval2")
+    stream = sample_prompts(words, 0, None, english="benchmark")
+    prompts = list(islice(stream, 4))
+    prompts.append(next(r for r in stream if any(a.skill == "verb" for a in r.atoms)))
+    skills = {atom.skill for record in prompts for atom in record.atoms}
+    assert skills == {"object", "count", "attribute", "position", "verb"}
+    write_geneval2(tmp_path / "benchmark.jsonl", prompts)
+    for index, image in enumerate(as_pil(random_images(0, len(prompts)))):
+        image.save(tmp_path / f"{index}.png")
+    manifest(tmp_path, {record.prompt: f"{index}.png" for index, record in enumerate(prompts)})
+    assert main(command(tmp_path, folder)) == 0
+    table = pd.read_parquet(tmp_path / "s.parquet")
+    assert len(table) == sum(len(record.atoms) for record in prompts)
+    assert table["score"].between(0, 1).all() and set(table["skill"]) == skills
+    assert "AM by skill" in capsys.readouterr().out
+
+
+def test_an_answer_that_no_spelling_is_known_for_is_refused(world, folder, capsys):
+    line = json.loads(json.dumps(LINES[1]))
+    line["vqa_list"][1][1] = "perhaps"
+    (world / "benchmark.jsonl").write_text(json.dumps(line) + "\n")
+    manifest(world, {"a blue star": "1.png"})
+    assert main(command(world, folder, "--vocabulary", "shapes")) == 2
+    message = capsys.readouterr().err
+    assert "benchmark.jsonl" in message and "perhaps" in message
+    assert not (world / "s.parquet").exists()
 
 
 @pytest.mark.parametrize(

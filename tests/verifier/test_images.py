@@ -1,5 +1,7 @@
 """Every kind of image file is either converted as stated or refused with its name."""
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +71,20 @@ def test_sixteen_bit_grey_is_scaled(tmp_path):
     values = np.array([[0, 257, 32896, 65535]], dtype=np.uint16)
     loaded = load_image(saved(tmp_path, Image.fromarray(values)))
     assert np.asarray(loaded)[0, :, 0].tolist() == [0, 1, 128, 255]
+
+
+def test_sixteen_bit_colour_keeps_its_high_byte(tmp_path):
+    """Pillow can't write such a PNG, so it is put together by hand: one pixel of 3 x 16 bits."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+
+    header = struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0)
+    pixels = zlib.compress(b"\x00" + struct.pack(">HHH", 0x00FF, 0x8000, 0xFFFF))
+    parts = [chunk(b"IHDR", header), chunk(b"IDAT", pixels), chunk(b"IEND", b"")]
+    (tmp_path / "deep.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    assert load_image(tmp_path / "deep.png").getpixel((0, 0)) == (0x00, 0x80, 0xFF)
 
 
 def test_exif_rotation_is_applied(tmp_path):

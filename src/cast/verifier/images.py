@@ -1,8 +1,9 @@
 """Images on their way to the verifier: every conversion is stated, nothing is guessed.
 
 The verifier sees 8-bit RGB. Files may be 8-bit RGB, grey or palette images; alpha is composited
-on white, EXIF rotation is applied, 16-bit grey is scaled to 8 bits. CMYK, float and animated
-images, and files that don't decode, are `CastError`s naming the file and the mend.
+on white, EXIF rotation is applied, 16-bit grey is scaled to 8 bits, of 16-bit colour the high byte
+is kept (which is how Pillow reads it). CMYK, float and animated images, and files that don't
+decode, are `CastError`s naming the file and the mend.
 """
 
 import warnings
