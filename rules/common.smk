@@ -11,6 +11,7 @@ from pathlib import Path
 from cast.config import as_written, check_files, load_config, run_config
 from cast.errors import CastError
 from cast.paths import from_root
+from cast.site.listing import origin, shown
 from cast.slurm import check_queue
 from cast.workflow.keys import BASE, Keys, list_arms, table1_arms, table2_arms
 
@@ -76,11 +77,28 @@ ARTEFACTS = []  # every table and figure: what `rule all` makes
 EVIDENCE = []  # what steps measured for the claims table
 
 
+config["origin"] = origin(CONFIG)  # what captions in report/ end with
+
+
 def artefact(name, *kinds):
     """The files of a table (pdf, png, tex, csv) or figure, as a rule's outputs."""
     files = [f"{CONFIG.figures}/{name}.{kind}" for kind in kinds or ("pdf", "png", "csv")]
     ARTEFACTS.extend(files)
-    return files
+    return [in_report(name, file) for file in files]
+
+
+def in_report(name, file):
+    """The picture and its numbers stand in `snakemake --report`, by their section of the paper."""
+    kind = Path(file).suffix[1:]
+    if kind not in ("png", "csv"):
+        return file
+    place = shown(name)
+    return report(
+        file,
+        caption=f"../report/{name}.rst",
+        category=place.section,
+        labels={"title": place.title, "world": CONFIG.world, "file": kind},
+    )
 
 
 def evidence(*claims):

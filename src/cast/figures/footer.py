@@ -8,13 +8,7 @@ from cast.config import CastConfig
 from cast.evaluation.results import Arm
 from cast.io import sha256_json
 from cast.paths import repository_root
-
-WORLDS = {
-    "smoke": "SMOKE RUN: made at a size where no number means anything.",
-    "mini": "Mini world: small models trained from scratch on 64x64 scenes; its numbers are its "
-    "own, not those of the large models.",
-    "paper": "Full size.",
-}
+from cast.worlds import WORLDS
 
 
 def commit() -> str:
