@@ -5,7 +5,9 @@ from cast.workflow.digest import code_digest, file_digest, notebook_digest
 
 TAUGHT = ["mini-qwen-image", "mini-sd3", "mini-zimage"]  # by mini-flux2, on its cached latents
 ZOO = ["mini-flux2", *TAUGHT, "mini-qwen3-vl", "mini-clip", "mini-pickscore"]
-BUILT_ON = {name: ["mini-flux2"] for name in TAUGHT} | {"mini-pickscore": ["mini-clip", "mini-flux2"]}
+BUILT_ON = {name: ["mini-flux2"] for name in TAUGHT} | {
+    "mini-pickscore": ["mini-clip", "mini-flux2"]
+}
 
 
 rule zoo:

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 from tiny_run import COLLECTIONS, GROUP, records, run_config
 
-from cast.config.arms import MethodConfig
 from cast.credit import ROUTINGS
 from cast.errors import CastError
 from cast.scene_graph import write_prompts
@@ -107,14 +106,12 @@ def changed(models: Path, **changes: Any):
 def test_refusals_name_the_setting(models: Path, tmp_path: Path):
     short = tmp_path / "short.parquet"
     write_prompts(short, records(2))
-    preference = MethodConfig(
-        name="g1", title="G1", kind="rl", reward="preference", routing="uniform"
-    )
+    no_judge = run_config(models, "uniform", preference="models/mini/none")
     missing = {"backbone": run_config(models).backbone.model_copy(update={"path": "no/where"})}
     for run, words in (
         (run_config(models, micro_batch=3), r"training\.micro_batch = 3.*divisor"),
         (changed(models, manifest=str(short)), rf"short\.parquet: 2 prompts.*needs {COLLECTIONS}"),
-        (changed(models, method=preference), "no preference model"),
+        (no_judge, r"models/mini/none: there is no such folder; `snakemake zoo`"),
         (changed(models, **missing), "no/where"),
         (run_config(models, None, keep=3, of=64), "of = 64.*whole groups of 64"),
     ):

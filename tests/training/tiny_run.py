@@ -6,7 +6,14 @@ from typing import Any
 import tiny
 from tiny_verifier import record, tiny_model, tiny_processor, tiny_tokenizer
 
-from cast.config import MethodConfig, RunConfig, SdeSection, TrainingSection, VerifierSection
+from cast.config import (
+    MethodConfig,
+    PreferenceSection,
+    RunConfig,
+    SdeSection,
+    TrainingSection,
+    VerifierSection,
+)
 from cast.config.arms import WindowSection
 from cast.config.sections import LoraSection
 from cast.scene_graph import Atom, Entity, PromptRecord, SceneGraph, write_prompts
@@ -47,13 +54,20 @@ def save_models(folder: Path) -> None:
 def run_config(folder: Path, routing: str | None = "atom_map", **changes: Any) -> RunConfig:
     """A run on the models below `folder`; `changes` go to its training section.
 
-    `routing=None` with `keep` and `of` among the changes is SFT.
+    `routing=None` with `keep` and `of` among the changes is SFT, `preference` a model's path G1.
     """
     keep, of = changes.pop("keep", None), changes.pop("of", None)
+    preference = changes.pop("preference", None)
     kind: Any = "sft" if keep else "rl"
     chosen: Any = routing
     method = MethodConfig(
-        name=routing or "sft", title="Tiny", kind=kind, routing=chosen, keep=keep, of=of
+        name=routing or "sft",
+        title="Tiny",
+        kind=kind,
+        reward="preference" if preference else "atoms",
+        routing=chosen,
+        keep=keep,
+        of=of,
     )
     settings: dict[str, Any] = {
         "collections": COLLECTIONS,
@@ -78,6 +92,7 @@ def run_config(folder: Path, routing: str | None = "atom_map", **changes: Any) -
         sampling=tiny.sampling(steps=STEPS),
         sde=SdeSection(noise_level=0.7),
         verifier=VerifierSection(path=str(folder / "verifier")),
+        preference=PreferenceSection(path=preference) if preference else None,
         training=TrainingSection(**(settings | changes)),
         manifest=str(folder / "manifest.parquet"),
     )

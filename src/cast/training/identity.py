@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import cast
-from cast.config import RunConfig
+from cast.config import RunConfig, is_local
 from cast.errors import CastError
 from cast.io import sha256_file, sha256_json
 
@@ -41,13 +41,17 @@ def model_sha256(path: str) -> str:
     folder = from_root(path)
     if folder.is_dir():
         return weights_sha256(folder)
+    if is_local(path):
+        raise CastError(f"{path}: there is no such folder; `snakemake zoo` makes the minis.")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
         return weights_sha256(Path(snapshot_download(path, local_files_only=True)))
     except LocalEntryNotFoundError as error:
-        raise CastError(f"{path}: neither a folder nor in the hub's local cache.") from error
+        raise CastError(
+            f"{path}: neither a folder nor in the hub's local cache; `hf download {path}` gets it."
+        ) from error
 
 
 @functools.cache
@@ -80,7 +84,7 @@ def identity(run: RunConfig, manifest: Path) -> dict[str, Any]:
         "config": run.hash(),
         "source": source_sha256(),
         "backbone": model_sha256(run.backbone.path),
-        "verifier": model_sha256(run.verifier.path),
+        "scorer": model_sha256(run.scorer_path),
         "manifest": sha256_file(manifest),
     }
     versions = {name: metadata.version(name) for name in _LIBRARIES}

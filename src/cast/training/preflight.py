@@ -82,7 +82,7 @@ def check_scorer(bench: Workbench, group: Group) -> None:
     mine = group.scores[group.rows.start : group.rows.stop]
     if not torch.equal(again, mine):
         raise CastError(
-            f"verifier {bench.run.verifier.path}: two passes over the same images differ by up to "
+            f"scorer {bench.run.scorer_path}: two passes over the same images differ by up to "
             f"{float((again - mine).abs().max()):.2g}; a reward must be deterministic."
         )
     if not needs_heatmaps(bench.run.method.routing or "uniform"):

@@ -12,6 +12,7 @@ from cast.training.launch import Processes
 from cast.training.ledger import CostJournal
 from cast.training.run_folder import StopRequest
 from cast.training.workbench import Scorer, Workbench
+from cast.verifier.pickscore import PickScore
 from cast.verifier.soft_tifa import Verifier
 
 
@@ -52,10 +53,15 @@ def load_manifest(run: RunConfig, collections: int) -> Sequence[PromptRecord]:
 
 
 def load_scorer(run: RunConfig, processes: Processes) -> Scorer:
-    """The method's reward, scored in the micro-batches that the ranks are made of."""
-    if run.method.reward == "preference":
-        raise CastError(
-            f"config/methods/{run.method.name}.yaml: reward = preference: there is no preference "
-            "model in this version; allowed: atoms."
+    """The method's reward, scored in the micro-batches that the ranks are made of.
+
+    Reward preference has one score an image, PickScore over `preference.scale` (ours as
+    Flow-GRPO (G1)); reward atoms one an atom.
+    """
+    batch = run.training.micro_batch
+    chosen = run.preference
+    if chosen is not None:
+        return PickScore.load(
+            chosen.path, chosen.processor, processes.device, batch=batch, scale=chosen.scale
         )
-    return Verifier.load(run.verifier, processes.device, batch=run.training.micro_batch)
+    return Verifier.load(run.verifier, processes.device, batch=batch)

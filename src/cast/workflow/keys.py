@@ -93,7 +93,8 @@ class Keys:
         """Of what is checked by itself: verifier, heatmaps, resuming, processes."""
         run = run_config(self.config, self.config.evaluation.hard_case.backbone, "cast", 0)
         return key_of(
-            settings=run.model_dump(mode="json"),
+            settings=run.model_dump(mode="json", exclude={"method", "training"}),
+            training=self.config.training.model_dump(mode="json"),
             scenes=self.config.diagnostics.verifier.model_dump(mode="json"),
             weights=[weights_digest(run.backbone.path), weights_digest(run.verifier.path)],
             prompts=self.prompts(),
