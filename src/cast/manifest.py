@@ -6,6 +6,8 @@ image an hour later. Folders without a manifest beside them (hub snapshots, user
 not checked.
 """
 
+import fcntl
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,28 @@ def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 def write_entry(folder: Path, entry: dict[str, Any]) -> None:
     """Put a model's entry, with the hashes of its files, into the manifest beside its folder."""
+    _change(folder, {**entry, "files": describe_files(folder)})
+
+
+def drop_entry(folder: Path) -> None:
+    """Forget a model that is about to be replaced: its old hashes would refuse the new files."""
+    _change(folder, None)
+
+
+def _change(folder: Path, entry: dict[str, Any] | None) -> None:
+    """Read, change and write under a lock, since two trainings may end at once."""
     path = folder.parent / NAME
-    manifest = read_json(path) if path.exists() else {}
-    write_json(path, {**manifest, folder.name: {**entry, "files": describe_files(folder)}})
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    directory = os.open(folder.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        manifest = read_json(path) if path.exists() else {}
+        manifest.pop(folder.name, None)
+        if entry is not None:
+            manifest[folder.name] = entry
+        write_json(path, dict(sorted(manifest.items())))
+    finally:
+        os.close(directory)
 
 
 def check_manifest(folder: str | Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from cast.manifest import write_entry
+from cast.manifest import drop_entry, write_entry
 from cast.mini.zoo.loop import LoopConfig
 
 LIBRARIES = ("torch", "diffusers", "transformers", "tokenizers", "numpy")
@@ -23,6 +23,7 @@ def save_folder(target: Path, save: Any) -> None:
     save(temporary)
     for file in temporary.rglob("*.json"):
         _strip_paths(file)
+    drop_entry(target)
     shutil.rmtree(target, ignore_errors=True)
     temporary.replace(target)
 
