@@ -1,5 +1,8 @@
 # make setup      make .venv from nothing: exactly what requirements.lock says
-# make reproduce  regenerate the tables (CONFIG=mini; SEEDS=3 for the training-seed spread)
+# make reproduce  regenerate every table and figure (CONFIG=mini; SEEDS=3 for the training-seed spread)
+# make own        generate and score your own prompts: PROMPTS=mine.jsonl, in GenEval 2's format
+#                 (OUT=results/own; ADAPTER=results/mini/mini-flux2/cast/seed0/adapter, none by default)
+# make compare    two evaluated runs side by side: A=results/mini/mini-flux2/cast/seed0 B=...
 # make preflight  what CONFIG=paper needs, costs and lacks, in seconds (PRICE=3.50 of a GPU-hour)
 # make test       run the tests
 # make lint       what CI checks besides
@@ -14,7 +17,9 @@ BIN := .venv/bin
 export OMP_NUM_THREADS = 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: setup reproduce preflight test lint lock clean
+FIGURES = $(BIN)/python -m cast.figures --config config/$(CONFIG).yaml
+
+.PHONY: setup reproduce preflight own compare test lint lock clean
 
 setup: .venv/.complete
 
@@ -27,6 +32,14 @@ setup: .venv/.complete
 
 reproduce: setup
 	@$(BIN)/python -m cast.workflow --configfile config/$(CONFIG).yaml $(if $(SEEDS),--seeds $(SEEDS))
+
+own: setup
+	@test -n "$(PROMPTS)" || { echo "Name your file: make own PROMPTS=mine.jsonl"; exit 2; }
+	@$(FIGURES) own "$(PROMPTS)" --out "$(or $(OUT),results/own)" $(if $(ADAPTER),--adapter "$(ADAPTER)")
+
+compare: setup
+	@test -n "$(A)" -a -n "$(B)" || { echo "Name two runs: make compare A=run B=run"; exit 2; }
+	@$(FIGURES) compare "$(A)" "$(B)" --out "$(or $(OUT),results/compare)"
 
 preflight: setup
 	@$(BIN)/python -m cast.full_size preflight config/$(CONFIG).yaml $(if $(PRICE),--price $(PRICE))

@@ -4,6 +4,7 @@ The repository is a copy with its own backbone file, and everything is loaded as
 """
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -28,6 +29,7 @@ OVERRIDES = {
     "world": "smoke",
     "backbones": ["tiny-flux2"],
     "methods": ["flow_grpo_g2", "cast"],
+    "ablations": ["flow_grpo_g2", "cast"],
     "sampling": {"steps": 6, "height": 64, "width": 64},
     "diagnostics": {"heads": {"steps": [3]}},
     "verifier": {"path": "models/tiny/verifier", "heatmap": {"layers": None}},
@@ -252,7 +254,16 @@ def test_artefacts_are_made_from_the_evaluation_twice_alike(config):
         folder = evaluation.arm_folder(config, "tiny-flux2", method, 0)
         numbers = {"score_mean": [0.5, 0.6], "diversity": [0.2, 0.2], "replay_error": [0.0, 1e-7]}
         pd.DataFrame({"collection": [0, 1], **numbers}).to_parquet(folder / "metrics.parquet")
-    for item in ("table1", "table3", "figure1", "figure4", "figure5", "figure6", "claims"):
+    for item in (
+        "table1",
+        "table2",
+        "table3",
+        "figure1",
+        "figure4",
+        "figure5",
+        "figure6",
+        "claims",
+    ):
         files = figures.make(item, config)
         before = [file.read_bytes() for file in files]
         assert [file.read_bytes() for file in figures.make(item, config)] == before
@@ -275,6 +286,13 @@ def test_own_prompts_go_from_a_file_to_scores_and_a_picture(config, capsys):
     assert len(set(read_scores(Path("own"))["prompt_id"])) == 3
     assert Path("own/own_prompts.pdf").stat().st_size > 1000
     assert "GenEval 2 AM overall" in capsys.readouterr().out
+    # `make own PROMPTS=mine.jsonl`, which the README names, is this command.
+    asked = ["make", "-n", "-f", str(Path(tiny.__file__).parents[1] / "Makefile"), "own"]
+    made = subprocess.run(
+        [*asked, "PROMPTS=mine.jsonl"], capture_output=True, text=True, check=True
+    )
+    command = '-m cast.figures --config config/mini.yaml own "mine.jsonl" --out "results/own"'
+    assert command in made.stdout
     Path("mine.jsonl").write_text(lines[0] + "\n" + lines[0] + "\n")
     assert main(arguments) == 2
     assert "mine.jsonl" in capsys.readouterr().err

@@ -114,7 +114,8 @@ def process_invariance(run: RunConfig, whole: Path, folder: Path) -> Measured:
 
 
 def short_run(config: CastConfig) -> RunConfig:
-    """CAST on Hard Case's backbone, at a few images and with a checkpoint a collection."""
+    """CAST on Hard Case's backbone under the shared settings, at a few images and with a checkpoint
+    a collection."""
     run = run_config(config, config.evaluation.hard_case.backbone, "cast", 0)
     small = {
         "collections": COLLECTIONS,
@@ -122,7 +123,10 @@ def short_run(config: CastConfig) -> RunConfig:
         "micro_batch": MICRO_BATCH,
         "checkpoint_every": 1,
     }
-    return run.model_copy(update={"training": run.training.model_copy(update=small)})
+    # A trial's own learning rate says nothing here, so it reruns nothing.
+    method = run.method.model_copy(update={"learning_rate": None})
+    training = config.training.model_copy(update=small)
+    return run.model_copy(update={"method": method, "training": training})
 
 
 def scratch(config: CastConfig, name: str) -> Path:

@@ -74,7 +74,8 @@ def figure4(rows: pd.DataFrame, foot: list[str]) -> Figure:
                     )
             axis.set_ylabel(label)
         axes[-1].set_xlabel("Images generated")
-        axes[0].legend(loc="best", ncols=2)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=3)
         note(figure, foot)
     return figure
 

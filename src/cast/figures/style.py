@@ -37,11 +37,12 @@ RC = {
 }
 
 # One colour and marker for each method, the same in every figure (Okabe-Ito's palette, which
-# readers with any colour vision tell apart; the markers serve grey prints).
+# readers with any colour vision tell apart, but for its yellow, too pale for a line; the markers
+# serve grey prints).
 METHOD_COLOURS = {
     "base": "#000000",
     "sft_3_64": "#E69F00",
-    "sft_1_16": "#F0E442",
+    "sft_1_16": "#882255",
     "flow_grpo_g1": "#56B4E9",
     "flow_grpo_g2": "#0072B2",
     "per_atom": "#CC79A7",

@@ -32,6 +32,7 @@ from cast.figures.numbers import (
 from cast.figures.typesetting import Layout, write_table
 
 REFERENCE = "flow_grpo_g2"
+ORACLE = ("oracle", "hard_oracle")  # the columns beside the verifier's
 
 
 def table1(arms: Sequence[Arm], hard_case: HardCase, reference: str = REFERENCE) -> pd.DataFrame:
@@ -138,7 +139,7 @@ def layout1(table: pd.DataFrame, foot: Sequence[str]) -> Layout:
         rules=frozenset(
             i for i in range(1, len(rows)) if rows[i]["backbone"] != rows[i - 1]["backbone"]
         ),
-        bold=frozenset(_best(rows, measured)),
+        bold=frozenset(_best(rows, [*measured, *(ORACLE if oracle else ())])),
         footer=[*_notes(rows), *foot],
     )
 
@@ -147,7 +148,7 @@ def _cells(
     row: dict[str, Any], measured: Sequence[str], several: bool, oracle: bool, seeds: bool
 ) -> list[str]:
     cells = [f"{row['backbone']}, {row['title']}" if several else row["title"]]
-    shown = [*measured, *(("oracle", "hard_oracle") if oracle else ())]
+    shown = [*measured, *(ORACLE if oracle else ())]
     for name in shown:
         spread = math.nan if name in SKILLS else row[f"{name}_sd"]  # the .csv has the skills' too
         cells.append(plus_minus(row[f"{name}_mean"], spread))

@@ -35,9 +35,10 @@ class Evidence:
         backbone = backbone or self.backbone
         for seed in (0,) if method == BASE else self.config.training_seeds:
             folder = arm_folder(self.config, backbone, method, seed)
-            for name in ("scores.parquet", "evaluation.json"):
-                if not (folder / name).is_file():
-                    raise NotRun(f"{backbone}/{method}/seed{seed} isn't evaluated")
+            names = ["scores.parquet", "evaluation.json"]
+            names += [] if method == BASE else ["ledger.json", "run.json"]
+            if not all((folder / name).is_file() for name in names):
+                raise NotRun(f"{backbone}/{method}/seed{seed} isn't evaluated")
         arm = load_arm(self.config, backbone, method)
         if method != BASE:
             check_arms([self.arm(BASE, backbone), arm])
