@@ -135,7 +135,7 @@ def read_saturation(config: CastConfig, backbones: tuple[str, ...]) -> pd.DataFr
 
 
 def spread(values: Float[np.ndarray, " B"]) -> dict[str, float]:
-    """`mean`, sample `sd` and `cov` (sd / mean) of an array of scores.
+    """`mean`, sample `sd` and `cov` (sd over the absolute mean) of an array of scores.
 
     Raises `CastError` for NaN, a single value, or a mean of 0, which has no CoV.
     """
@@ -144,7 +144,7 @@ def spread(values: Float[np.ndarray, " B"]) -> dict[str, float]:
     mean, sd = float(values.mean()), float(values.std(ddof=1))
     if mean == 0:
         raise CastError("saturation: the mean score is 0, so its coefficient of variation isn't.")
-    return {"mean": mean, "sd": sd, "cov": sd / mean}
+    return {"mean": mean, "sd": sd, "cov": sd / abs(mean)}
 
 
 def spread_table(images: pd.DataFrame) -> pd.DataFrame:
@@ -173,7 +173,7 @@ def bootstrap_cov(images: pd.DataFrame, kind: str) -> Float[np.ndarray, " D"]:
     weights = rng.multinomial(count, np.full(count, 1 / count), size=DRAWS)
     total, square, size = (weights @ sums).T
     variance = (square - total**2 / size) / (size - 1)
-    return np.sqrt(variance.clip(min=0)) / (total / size)
+    return np.sqrt(variance.clip(min=0)) / np.abs(total / size)
 
 
 def spread_gap(images: pd.DataFrame) -> Interval:

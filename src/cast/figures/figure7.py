@@ -27,9 +27,10 @@ from cast.errors import CastError
 from cast.evidence import write_evidence
 from cast.figures.diagnostic_claims import candidate_ranges, layout_at_tau, layout_times
 from cast.figures.footer import WORLDS, config_name
-from cast.figures.style import PAGE, look, method_colour, new_figure, note, save_figure
+from cast.figures.style import PAGE, look, new_figure, note, save_figure
 from cast.flow import candidate_range
 
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # of backbones
 SHOWN = 10  # estimates on a film strip
 PANELS = {"image": "similarity to final image", "prompt": "similarity to prompt"}
 SKILL_COLOURS = {
@@ -45,30 +46,33 @@ SKILL_COLOURS = {
 class Formation:
     """One backbone's study: its curves and atom scores, its knees, a film strip.
 
-    `knees[similarity]` is None where that curve has no rise; then there is no tau*.
+    `knees[name]` is None where that curve has no rise; then there is no tau*. `similarity` is the
+    one that the window comes from.
     """
 
     backbone: str
     curves: pd.DataFrame
     atoms: pd.DataFrame
     knees: Mapping[str, Knee | None]
+    similarity: str
     film: UInt8[np.ndarray, "N H W 3"]
 
 
 def load_formation(config: CastConfig, backbone: str) -> Formation:
     """A backbone's studies of all seeds, fitted."""
     curves = read_study(config, backbone)
-    draws = config.diagnostics.structure.bootstrap
+    section = config.diagnostics.structure
     knees: dict[str, Knee | None] = {}
     for similarity in PANELS:
         try:
-            knees[similarity] = structure_point(curves, similarity, draws)
+            knees[similarity] = structure_point(curves, similarity, section.bootstrap)
         except CastError:
-            if similarity == config.diagnostics.structure.similarity:
+            if similarity == section.similarity:
                 raise  # the window comes from this one
             knees[similarity] = None
     atoms = read_study(config, backbone, "atoms")
-    return Formation(backbone, curves, atoms, knees, read_film(config, backbone))
+    film = read_film(config, backbone)
+    return Formation(backbone, curves, atoms, knees, section.similarity, film)
 
 
 def formation_rows(formations: Sequence[Formation], lows: Mapping[str, int]) -> pd.DataFrame:
@@ -115,8 +119,8 @@ def figure7(formations: Sequence[Formation], foot: Sequence[str]) -> Figure:
 
 
 def _draw_curves(axis: Axes, formations: Sequence[Formation], similarity: str, title: str) -> None:
-    for one in formations:
-        colour = method_colour(one.backbone)
+    for number, one in enumerate(formations):
+        colour = COLOURS[number % len(COLOURS)]
         curves = curves_of(one.curves, similarity)
         tau = np.arange(curves.shape[1]) / curves.shape[1]
         knee = one.knees[similarity]
@@ -125,7 +129,8 @@ def _draw_curves(axis: Axes, formations: Sequence[Formation], similarity: str, t
             axis.plot([], [], color=colour, label=f"{one.backbone}: no rise")
             continue
         label = f"{one.backbone}: τ* {knee.tau_star:.2f} [{knee.low:.2f}, {knee.high:.2f}]"
-        axis.plot(tau, knee.curve(tau), color=colour, linewidth=1.0, label=label)
+        fine = np.linspace(tau[0], tau[-1], 201)
+        axis.plot(fine, knee.curve(fine), color=colour, linewidth=1.0, label=label)
         axis.axvspan(knee.low, knee.high, color=colour, alpha=0.15, linewidth=0)
         axis.axvline(knee.tau_star, color=colour, linewidth=0.8, linestyle="--")
     axis.set(title=f"CLIP {title}", xlabel="τ (share of the steps)")
@@ -137,13 +142,13 @@ def _draw_atoms(axis: Axes, one: Formation) -> None:
     for skill, colour in SKILL_COLOURS.items():
         if skill in means:
             axis.plot(means.index, means[skill], color=colour, label=skill, marker=".", ms=3)
-    axis.set(title=f"Atom scores of the estimate, {one.backbone}", xlabel="τ", ylim=(0, 1))
+    axis.set(title=f"Atom scores, {one.backbone}", xlabel="τ", ylim=(0, 1))
     axis.legend(fontsize=5.5, ncols=2, loc="lower right")
 
 
 def _draw_film(row: np.ndarray, one: Formation) -> None:
     steps = len(one.film)
-    knee = next((k for k in one.knees.values() if k is not None), None)
+    knee = one.knees[one.similarity]
     shown = np.linspace(0, steps - 1, SHOWN).round().astype(int)
     if knee is not None:  # the estimate before the first step at or after tau*, in its place
         at = min(int(np.ceil(round(knee.tau_star * steps, 9))), steps - 1)

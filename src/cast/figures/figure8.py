@@ -19,7 +19,7 @@ from cast.diagnostics.studies import study_folder
 from cast.errors import CastError
 from cast.evidence import write_evidence
 from cast.figures.diagnostic_claims import overlapping, shift_in_time
-from cast.figures.figure7 import SKILL_COLOURS
+from cast.figures.figure7 import COLOURS, SKILL_COLOURS
 from cast.figures.footer import WORLDS, config_name
 from cast.figures.style import PAGE, look, new_figure, note, save_figure
 
@@ -102,7 +102,8 @@ def _draw_steps(axis: Axes, heads: Mapping[str, pd.DataFrame]) -> None:
         axis.plot([], [], LINES[number % len(LINES)], color="#777777", label=name)
     axis.axhline(0.0, color="#777777", linewidth=0.6)
     axis.set(title="Mean over heads", xlabel="step", ylabel="z")
-    axis.legend(fontsize=5, ncols=2)
+    axis.margins(y=0.3)
+    axis.legend(fontsize=5, ncols=2, loc="upper right")
 
 
 def _draw_overlap(axis: Axes, heads: Mapping[str, pd.DataFrame], top: float) -> None:
@@ -112,13 +113,15 @@ def _draw_overlap(axis: Axes, heads: Mapping[str, pd.DataFrame], top: float) -> 
             title = f"{NAMES[pair['first']]},\n{NAMES[pair['second']]}"
             place = ticks.setdefault(title, len(ticks))
             x = place + (number - (len(heads) - 1) / 2) * width
-            axis.bar(x, pair["shared"] / pair["top"], width * 0.9, color=f"C{number}")
+            axis.bar(
+                x, pair["shared"] / pair["top"], width * 0.9, color=COLOURS[number % len(COLOURS)]
+            )
             axis.plot(
                 [x - width / 2, x + width / 2], [pair["expected"] / pair["top"]] * 2, color="black"
             )
-        axis.bar(0, 0, color=f"C{number}", label=name)
+        axis.bar(0, 0, color=COLOURS[number % len(COLOURS)], label=name)
     axis.set_xticks(list(ticks.values()), list(ticks), fontsize=5)
-    axis.set(title=f"Shared of the top {top:.0%} of heads (line: chance)", ylim=(0, 1))
+    axis.set(title=f"Top {top:.0%} of heads: shared (line: chance)", ylim=(0, 1))
     axis.grid(visible=False, axis="x")
     axis.legend(fontsize=5)
 
