@@ -20,11 +20,11 @@ from cast.mini.zoo.loop import LoopConfig
 from cast.mini.zoo.text import qwen_tokenizer
 
 TAUGHT = LoopConfig(
-    steps=1300,
+    steps=900,
     batch=32,
     learning_rate=2e-3,
     warmup=40,
-    decay_share=0.45,
+    decay_share=0.5,
     ema=0.995,
     checkpoint_every=50,
 )
