@@ -26,7 +26,7 @@ SITE = {
 def jobs_of(text: str) -> list[tuple[str, dict[str, str]]]:
     """Rule and resources of every job that a dry run lists."""
     found = []
-    for block in re.split(r"\n(?=(?:local)?rule )", text)[1:]:
+    for block in re.split(r"\n(?=(?:local)?rule \w+:\n)", text)[1:]:
         resources = re.search(r"\n    resources: (.*)", block)
         pairs = re.findall(r"(\w+)=(.*?)(?:, (?=\w+=)|$)", resources[1] if resources else "")
         kind, name = re.match(r"(local)?rule (\w+):", block).groups()  # type: ignore[union-attr]
