@@ -16,6 +16,8 @@ from cast.errors import CastError
 from cast.full_size.counts import SHAPES
 from cast.paths import from_root
 
+Number = int | float
+
 
 @dataclass(frozen=True)
 class VerifierCounts:
@@ -64,13 +66,13 @@ class VerifierCounts:
         side = self.vision["patch_size"] * self.vision["spatial_merge_size"]
         return round(height / side) * round(width / side)
 
-    def language(self, new: float, total: float) -> float:
+    def language(self, new: Number, total: Number) -> Number:
         """`new` tokens that look at `total`, without the head."""
         t = self.text
         attention = 4 * new * total * t["num_attention_heads"] * t["head_dim"]
         return t["num_hidden_layers"] * (2 * new * self._layer + attention)
 
-    def prefix(self, height: int, width: int, opening: int = 0) -> float:
+    def prefix(self, height: int, width: int, opening: int = 0) -> Number:
         """Vision tower, and the language model over `opening` text tokens and the image."""
         v = self.vision
         merged = self.image_tokens(height, width)
@@ -80,7 +82,7 @@ class VerifierCounts:
         vision += 2 * merged * (1 + len(v["deepstack_visual_indexes"])) * self._merger
         return vision + self.language(merged + opening, merged + opening)
 
-    def packed(self, prefix_tokens: float, tokens: float, answers: float) -> float:
+    def packed(self, prefix_tokens: Number, tokens: Number, answers: Number) -> Number:
         """`tokens` packed behind a prefix, and the head at `answers` of them."""
         head = 2 * answers * self.text["vocab_size"] * self.text["hidden_size"]
         return self.language(tokens, prefix_tokens + tokens) + head
