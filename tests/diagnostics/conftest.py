@@ -50,6 +50,7 @@ def config(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cas
             "results": str(tmp_path / "results"),
             "figures": str(tmp_path / "figures"),
             "vocabulary": "geneval2",  # no oracle: it reads the mini world's images only
+            "quality": {"judge": "none"},
             "sampling": {"steps": STEPS, "height": tiny.SIZE, "width": tiny.SIZE},
             "verifier": {"path": str(models / "verifier"), "heatmap": {"layers": None}},
             "preference": {"path": str(models / "clip")},

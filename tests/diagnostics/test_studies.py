@@ -99,7 +99,7 @@ def test_layout_is_read_at_the_first_scored_estimate_after_tau():
         for skill in ("object", "position")
     ] + [{"prompt_id": "p", "skill": "count", "tau": 0.2, "score": 0.0}]
     share = layout_share(pd.DataFrame(rows), 0.15)
-    assert share.to_numpy().tolist() == pytest.approx([[0.4, 0.8]])
+    assert share.loc["p"].tolist() == pytest.approx([0.4, 0.8])
 
 
 def test_saturation_joins_seeds_and_needs_two_for_pairs(config):
