@@ -73,7 +73,7 @@ def test_the_papers_schedule_keeps_the_work_and_gains_from_gpus():
     assert total == pytest.approx(sum(sum(row.values()) for row in gpu_hours(config).values()))
     schedules = simulate(config)
     assert schedules[1].hours == pytest.approx(total)
-    assert total / 8 <= schedules[8].hours < 1.2 * total / 8
+    assert 0.999 * total / 8 < schedules[8].hours < 1.2 * total / 8  # all GPUs busy at best
     assert schedules[64].hours < schedules[8].hours
     assert schedules[64].critical[0].startswith("hard_case")
 
