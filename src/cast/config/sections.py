@@ -246,7 +246,7 @@ class CastConfig(Section):
         ("mini-flux2",), "Backbones, files of config/backbones", source="paper 5.1", min_length=1
     )
     methods: tuple[Name, ...] = setting(
-        ("sft_3_64", "sft_1_16", "flow_grpo_g2", "cast"),
+        ("sft_3_64", "sft_1_16", "flow_grpo_g1", "flow_grpo_g2", "cast"),
         "Methods of Table 1, files of config/methods; base, the model without an adapter, is "
         "always there",
         source="paper 5.1",
