@@ -3,6 +3,8 @@
 # make own        generate and score your own prompts: PROMPTS=mine.jsonl, in GenEval 2's format
 #                 (OUT=results/own; ADAPTER=results/mini/mini-flux2/cast/seed0/adapter, none by default)
 # make compare    two evaluated runs side by side: A=results/mini/mini-flux2/cast/seed0 B=...
+# make report     report.html: every figure with its caption, by section of the paper
+# make site       site/index.html: claims, figures and executed notebooks; opens from disk
 # make preflight  what CONFIG=paper needs, costs and lacks, in seconds (PRICE=3.50 of a GPU-hour)
 # make test       run the tests
 # make lint       what CI checks besides
@@ -19,7 +21,7 @@ export TOKENIZERS_PARALLELISM = false
 
 FIGURES = $(BIN)/python -m cast.figures --config config/$(CONFIG).yaml
 
-.PHONY: setup reproduce preflight own compare test lint lock clean
+.PHONY: setup reproduce preflight own compare report site test lint lock clean
 
 setup: .venv/.complete
 
@@ -40,6 +42,12 @@ own: setup
 compare: setup
 	@test -n "$(A)" -a -n "$(B)" || { echo "Name two runs: make compare A=run B=run"; exit 2; }
 	@$(FIGURES) compare "$(A)" "$(B)" --out "$(or $(OUT),results/compare)"
+
+report: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --report report.html --configfile config/$(CONFIG).yaml
+
+site: setup
+	@$(BIN)/python -m cast.site --config config/$(CONFIG).yaml --out "$(or $(OUT),site)"
 
 preflight: setup
 	@$(BIN)/python -m cast.full_size preflight config/$(CONFIG).yaml $(if $(PRICE),--price $(PRICE))

@@ -77,6 +77,9 @@ ARTEFACTS = []  # every table and figure: what `rule all` makes
 EVIDENCE = []  # what steps measured for the claims table
 
 
+report: "../report/workflow.rst"
+
+
 config["origin"] = origin(CONFIG)  # what captions in report/ end with
 
 
