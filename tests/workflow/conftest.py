@@ -88,3 +88,12 @@ class Clone:
 def clone(tmp_path) -> Clone:
     """A fresh copy of the clone."""
     return Clone(copy_of_clone(tmp_path / "clone"))
+
+
+@pytest.fixture(scope="session")
+def smoke() -> Path:
+    """The smoke world's results in this clone; made here where that wasn't done before."""
+    command = [sys.executable, "-m", "cast.workflow", "--configfile", "config/smoke.yaml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ROOT / "results/smoke"
