@@ -287,12 +287,11 @@ def test_own_prompts_go_from_a_file_to_scores_and_a_picture(config, capsys):
     assert Path("own/own_prompts.pdf").stat().st_size > 1000
     assert "GenEval 2 AM overall" in capsys.readouterr().out
     # `make own PROMPTS=mine.jsonl`, which the README names, is this command.
-    asked = ["make", "-n", "-f", str(Path(tiny.__file__).parents[1] / "Makefile"), "own"]
-    made = subprocess.run(
-        [*asked, "PROMPTS=mine.jsonl"], capture_output=True, text=True, check=True
-    )
-    command = '-m cast.figures --config config/mini.yaml own "mine.jsonl" --out "results/own"'
-    assert command in made.stdout
+    root = str(Path(tiny.__file__).parents[1])
+    asked = ["make", "-n", "-C", root, "own", "PROMPTS=mine.jsonl"]
+    made = subprocess.run(asked, capture_output=True, text=True)
+    command = 'cast.figures --config config/mini.yaml own "mine.jsonl" --out "results/own"'
+    assert made.returncode == 0 and command in made.stdout
     Path("mine.jsonl").write_text(lines[0] + "\n" + lines[0] + "\n")
     assert main(arguments) == 2
     assert "mine.jsonl" in capsys.readouterr().err
