@@ -67,3 +67,17 @@ def test_rows_of_a_judge():
     assert rows["grade"].tolist().count("2") == 1 and rows["grade"].tolist().count("unread") == 3
     assert set(rows.loc[rows["grade"] == "unread", "answer"]) == {"hard to say"}
     assert bench.overall_quality(rows)[1] == 100.0
+
+
+def test_prompts_of_the_bench_bring_their_facets(tmp_path):
+    from cast.evaluation.quality import _bench_prompts
+
+    path = tmp_path / "bench.jsonl"
+    path.write_text('{"ID": 1, "prompt": "A cat."}\n{"ID": 3, "prompt": "A street at night."}\n')
+    records, facets = _bench_prompts(path)
+    assert [record.prompt for record in records] == ["A cat.", "A street at night."]
+    assert [len(facets[record.prompt_id]) for record in records] == [5, 4]
+    for line in ('{"ID": 1001, "prompt": "A cat."}', '{"prompt": "A cat."}', "A cat."):
+        path.write_text(line + "\n")
+        with pytest.raises(CastError, match=r"line 1|1 to 1000"):
+            _bench_prompts(path)

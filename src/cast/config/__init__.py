@@ -20,6 +20,7 @@ from cast.config.loading import (
     load_backbone_config,
     load_config,
     load_method_config,
+    quality_prompts_path,
     run_config,
     studied_backbones,
 )

@@ -1,15 +1,12 @@
-"""Two judges for Qwen-Image-Bench's protocol: any Qwen3-VL, and a simulated one for the mini world.
+"""A judge for Qwen-Image-Bench's protocol: any Qwen3-VL (the mini world's: cast.mini.zoo.quality).
 
 The benchmark's own judge is a model trained for it; its prompt is not in what we hold, so
-`JUDGE_TEXT` is ours, and numbers from another judge are not the paper's. The mini judge looks at
-pixels only and knows four facets: say so wherever its numbers appear.
+`JUDGE_TEXT` is ours, and numbers from another judge are not the paper's.
 """
 
 from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float
 from PIL import Image
 from transformers import (
     PreTrainedTokenizerBase,
@@ -17,7 +14,6 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
 )
 
-from cast.verifier.images import to_rgb
 from cast.verifier.loading import load_parts
 from cast.verifier.quality_judge import Facet
 from cast.verifier.segments import IMAGE_PAD
@@ -78,66 +74,3 @@ class VlmJudge:
             "pixel_values": features["pixel_values"].to(device, self.model.dtype),
             "image_grid_thw": features["image_grid_thw"].to(device),
         }
-
-
-EDGES = "Quality / Detail / Edge Clarity"
-NOISE = "Quality / Detail / Noise"
-COLOURS = "Aesthetics / Color Harmony / Color Harmony"
-COMPOSITION = "Aesthetics / Composition / Composition"
-MINI_FACETS = (EDGES, NOISE, COLOURS, COMPOSITION)
-
-# Two bounds a facet: what earns a 2 and what earns a 1. Measured on 100 drawn scenes, which earn
-# a 2 in all four: edges are at least 0.36 (0.19 after a Gaussian blur of 1 px), colours 0.32.
-_BOUNDS = {
-    EDGES: (0.35, 0.2),
-    NOISE: (0.008, 0.03),
-    COLOURS: (0.3, 0.2),
-    COMPOSITION: (0.0, 0.08),
-}
-
-
-class MiniJudge:
-    """Simulated annotator of the mini world: dark-edged shapes on a light, even ground."""
-
-    def ask(self, image: Image.Image, prompt: str, facet: Facet) -> str:
-        """A grade for the facets of `MINI_FACETS`, `N/A` for all others."""
-        name = str(facet)
-        if name not in _BOUNDS:
-            return "N/A"
-        pixels = np.asarray(to_rgb(image, "image"), dtype=np.float64) / 255.0
-        value = _MEASURES[name](pixels)
-        good, acceptable = _BOUNDS[name]
-        more_is_better = good > acceptable
-        reached = [value >= bound if more_is_better else value <= bound for bound in _BOUNDS[name]]
-        return str(2 if reached[0] else int(reached[1]))
-
-
-def edge_clarity(pixels: Float[np.ndarray, "H W 3"]) -> float:
-    """99th percentile of the step in luminance between neighbouring pixels."""
-    luminance = pixels.mean(axis=2)
-    steps = [np.abs(np.diff(luminance, axis=axis)).ravel() for axis in (0, 1)]
-    return float(np.percentile(np.concatenate(steps), 99))
-
-
-def ground_noise(pixels: Float[np.ndarray, "H W 3"]) -> float:
-    """Spread of the luminance about the ground's, in standard deviations of a Gaussian (1.48 times
-    the median distance, so that edges don't count)."""
-    distance = np.abs(pixels.mean(axis=2) - np.median(pixels.mean(axis=2)))
-    return float(1.4826 * np.median(distance[distance < 0.15]))
-
-
-def saturation(pixels: Float[np.ndarray, "H W 3"]) -> float:
-    """Median colourfulness (largest minus smallest channel) of pixels that have any colour."""
-    spread = pixels.max(axis=2) - pixels.min(axis=2)
-    coloured = spread[spread > 0.15]
-    return float(np.median(coloured)) if coloured.size else 0.0
-
-
-def cut_off(pixels: Float[np.ndarray, "H W 3"]) -> float:
-    """Share of the border's pixels that are not ground: objects that leave the picture."""
-    luminance = pixels.mean(axis=2)
-    border = np.concatenate([luminance[0], luminance[-1], luminance[:, 0], luminance[:, -1]])
-    return float(np.mean(np.abs(border - np.median(luminance)) > 0.2))
-
-
-_MEASURES = {EDGES: edge_clarity, NOISE: ground_noise, COLOURS: saturation, COMPOSITION: cut_off}
