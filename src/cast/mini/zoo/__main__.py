@@ -24,7 +24,8 @@ def train_qwen3_vl(work: Path, target: Path) -> None:
     vlm.train_vision(stage, work / "vision")
     vlm.train_answers(stage, work / "answers")
     vlm.train_binding(stage, work / "binding")
-    losses = vlm.train_comparing(stage, work / "comparing")
+    vlm.train_comparing(stage, work / "comparing")
+    losses = vlm.train_places(stage, work / "places")
     vlm.save(stage, target)
     verifier = Verifier.load(VerifierSection(path=str(target)))
     accuracy = measure.verifier_accuracy(verifier, SCENES)
@@ -34,6 +35,7 @@ def train_qwen3_vl(work: Path, target: Path) -> None:
         "answers": vlm.ANSWERS,
         "binding": vlm.BINDING,
         "comparing": vlm.COMPARING,
+        "places": vlm.PLACES,
     }
     seconds = stage_seconds(*(work / name for name in stages))
     export.enter(target, stages, seconds, metrics, export.parameters(stage.model))

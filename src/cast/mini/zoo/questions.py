@@ -10,6 +10,7 @@ from cast.mini.zoo import data
 from cast.rng import numpy_generator
 from cast.scene_graph import (
     Entity,
+    PromptRecord,
     Relation,
     SceneGraph,
     render_prompt,
@@ -18,6 +19,7 @@ from cast.scene_graph import (
 RELATIONS = ("to the left of", "to the right of", "above", "below", "touching")
 EVEN = {"object": 1, "count": 1, "attribute": 1, "position": 1}
 BINDING = {"object": 1, "count": 1, "attribute": 3, "position": 3}
+PLACES = {"object": 1, "count": 1, "attribute": 1, "position": 5}
 IGNORED = -100  # cross-entropy's own mark for a target that isn't there
 
 
@@ -39,8 +41,8 @@ def questioned_scenes(
     per_image: int,
     quota: dict[str, int],
     own: float = 0.55,
-) -> list[tuple[Scene, str | None, list[Question]]]:
-    """`n` scenes with `per_image` questions each, and the prompt where one was drawn from it.
+) -> list[tuple[Scene, PromptRecord | None, list[Question]]]:
+    """`n` scenes with `per_image` questions each, and the prompt that one was drawn from, if any.
 
     Two fifths of the scenes come from prompts, a fifth from graphs in which two objects touch,
     the rest are free: mixed fills and odd counts, as a generator's failures are.
@@ -49,16 +51,15 @@ def questioned_scenes(
     drawn = iter(data.scenes(seed, purpose, index, n))
     result = []
     for _ in range(n):
+        record: PromptRecord | None
         record, scene = next(drawn)
-        caption: str | None = record.prompt
         kind = rng.random()
         if kind > 0.6:
-            scene, caption = data.free_scene(rng), None
+            scene, record = data.free_scene(rng), None
         elif kind > 0.4:
             record, scene = data.touching_scene(rng)
-            caption = record.prompt
         facts = Facts(scene.objects, scene.touching)
-        result.append((scene, caption, questions(facts, rng, per_image, quota, own)))
+        result.append((scene, record, questions(facts, rng, per_image, quota, own)))
     return result
 
 

@@ -1,20 +1,25 @@
 """Questions and captions of an image packed into one sequence, and the losses on their tokens."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from transformers.models.qwen3_vl.modeling_qwen3_vl import rotate_half
 
 from cast.mini.facts import Facts
 from cast.mini.world import Scene
 from cast.mini.zoo.questions import Question
+from cast.scene_graph import PromptRecord
 from cast.verifier.segments import Segmenter
 from cast.verifier.shared_prefix import ImagePatches
 
 ANSWER, CAPTION, RECALL = 1, 2, 3  # what a turn's last tokens are trained as
 MIDDLE = 1  # the layer whose output `QuestionLosses.middle` holds
+GROUNDED = 2  # the layer whose attention `QuestionLosses.pointing` reads
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ class Asked:
     """A scene, its prompt where it was drawn from one, probes, and open questions."""
 
     scene: Scene
-    caption: str | None
+    record: PromptRecord | None
     questions: list[Question]
     recalls: list[Question]
 
@@ -34,11 +39,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Turn:
-    """Token ids, how many of the last are targets, and as what they are trained."""
+    """Token ids, how many of the last are targets, and as what they are trained; for captions,
+    which rows name something that is to be seen, and the image tokens, bool [64], that show it."""
 
     ids: list[int]
     targets: int
     kind: int
+    named: tuple[tuple[int, Tensor], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,9 @@ class QuestionLosses:
     """Means over a batch; a kind of turn that it lacks has loss 0.
 
     `features` [B * 64, 128] are the vision tower's, `middle` [Q, 128] the hidden states behind
-    layer MIDDLE at the tokens that answer the Q probes, image by image.
+    layer MIDDLE at the tokens that answer the Q probes, image by image. `pointing` is the mean of
+    -log of the share of layer GROUNDED's attention over the image, heads averaged, that a caption's
+    word gives to what it names.
     """
 
     answer: Tensor
@@ -54,6 +63,7 @@ class QuestionLosses:
     recall: Tensor
     features: Tensor
     middle: Tensor
+    pointing: Tensor
     dense: Tensor = field(default_factory=lambda: torch.zeros(()))
 
 
@@ -64,10 +74,23 @@ def turns(segmenter: Segmenter, asked: Asked) -> list[Turn]:
         for kind, group in ((ANSWER, asked.questions), (RECALL, asked.recalls))
         for q in group
     ]
-    if asked.caption is not None:
-        segment = segmenter.caption(asked.caption)
-        found.append(Turn(list(segment.ids), len(segment.ids) - segment.first, CAPTION))
+    if asked.record is not None:
+        segment = segmenter.caption(asked.record.prompt)
+        masks = _token_masks(asked.scene, len(asked.record.graph.entities))
+        named = tuple(
+            (row, masks[list(atom.entities)].any(0))
+            for atom in asked.record.atoms
+            for row in segment.rows(atom.spans, 0)
+        )
+        targets = len(segment.ids) - segment.first
+        found.append(Turn(list(segment.ids), targets, CAPTION, named))
     return found
+
+
+def _token_masks(scene: Scene, entities: int) -> Tensor:
+    """Bool [E, 64]: image tokens of which an entity covers an eighth or more."""
+    shares = scene.entity_masks(entities).reshape(entities, 8, 8, 8, 8).sum((2, 4))
+    return torch.from_numpy(shares >= 8).flatten(1)
 
 
 def answer_losses(
@@ -87,21 +110,20 @@ def answer_losses(
     )
     follow = (start + delta[:, 0, None] + offset).expand(3, -1, -1)
     middle: list[Tensor] = []
-    hook = model.model.language_model.layers[MIDDLE].register_forward_hook(
-        lambda module, inputs, output: middle.append(output)
-    )
-    try:
+    layers = model.model.language_model.layers
+    hook = layers[MIDDLE].register_forward_hook(lambda _, inputs, output: middle.append(output))
+    allowed = _mask(owner, start)
+    with recorded_attention(layers[GROUNDED].self_attn, allowed, image_start) as attention:
         output = model.model(
             input_ids=ids,
             pixel_values=patches.pixel_values,
             image_grid_thw=patches.grid_thw,
             mm_token_type_ids=image.int(),
             position_ids=torch.cat([opening, follow], dim=2),
-            attention_mask=_mask(owner, start),
+            attention_mask=allowed,
             use_cache=False,
         )
-    finally:
-        hook.remove()
+    hook.remove()
     # A token is predicted from the one before it.
     hidden = output.last_hidden_state[:, start:][:, :-1]
     target, kind = ids[:, start:][:, 1:], kind[:, 1:]
@@ -113,7 +135,47 @@ def answer_losses(
     )
     features = torch.cat(output.image_outputs.pooler_output)
     before = middle[0][:, start:][:, :-1][kind == ANSWER]
-    return QuestionLosses(answer, caption, recall, features, before)
+    pointing = _pointing_loss(attention[0][:, start:], batch)
+    return QuestionLosses(answer, caption, recall, features, before, pointing)
+
+
+@contextmanager
+def recorded_attention(layer: Any, allowed: Tensor, image_start: int) -> Iterator[list[Tensor]]:
+    """Collect, with gradients, a layer's attention over the image tokens, [B, T, 64], head mean."""
+    found: list[Tensor] = []
+
+    def hook(module: Any, _: Any, inputs: dict[str, Any]) -> None:
+        hidden = inputs["hidden_states"]
+        shape = (*hidden.shape[:-1], -1, module.head_dim)
+        cos, sin = (part.unsqueeze(1) for part in inputs["position_embeddings"])
+        query, key = (
+            norm(linear(hidden).view(shape)).transpose(1, 2)
+            for norm, linear in ((module.q_norm, module.q_proj), (module.k_norm, module.k_proj))
+        )
+        query, key = (part * cos + rotate_half(part) * sin for part in (query, key))
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+        logits = query @ key.transpose(2, 3) * module.head_dim**-0.5
+        weights = logits.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+        found.append(weights[..., image_start : image_start + 64].mean(dim=1))
+
+    handle = layer.register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def _pointing_loss(attention: Tensor, batch: list[list[Turn]]) -> Tensor:
+    """See `QuestionLosses`; attention [B, T, 64] of the rows behind the prefix."""
+    losses = []
+    for image, row in zip(attention, batch, strict=True):
+        first = 0
+        for turn in row:
+            for place, mask in turn.named:
+                weights = image[first + place]
+                losses.append(-torch.log(weights[mask].sum() / weights.sum() + 1e-6))
+            first += len(turn.ids)
+    return torch.stack(losses).mean() if losses else torch.zeros(())
 
 
 def _padded(batch: list[list[Turn]]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
