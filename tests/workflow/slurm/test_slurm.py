@@ -2,13 +2,17 @@
 the right result or one clear message, and nothing runs twice at once."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import nbformat
 import pytest
 from driver import ARM, Driver, ask, begin_now, squeue, until
 
+from cast.errors import CastError
 from cast.paths import repository_root
+from cast.training.run_folder import LOCK_NAME, locked
 
 pytestmark = pytest.mark.workflow
 
@@ -124,6 +128,22 @@ def test_each_fault_ends_in_the_right_result_or_one_message(bare: Driver):
     assert not (folder / "fails.txt").exists()
     failed = {line for line in bare.said.splitlines() if line.startswith("Error in rule")}
     assert failed == {f"Error in rule {name}:" for name in ("fails", "killed", "cancelled")}
+
+
+def test_a_job_elsewhere_holds_the_run_folder(slurm, tmp_path: Path):
+    """Even where a file system keeps its locks to each machine: the kernel's is free here."""
+    (job,) = ask("sbatch", "--parsable", "--mem=10", "--output=/dev/null", "--wrap=sleep 600")
+    while squeue("%T", f"--jobs={job}") != ["RUNNING"]:
+        time.sleep(0.1)
+    holder = {"pid": 1, "host": "node7", "job": job}
+    (tmp_path / LOCK_NAME).write_text(json.dumps(holder))
+    with pytest.raises(CastError, match=f"process 1 on node7, SLURM job {job}"), locked(tmp_path):
+        pass
+    ask("scancel", job)
+    while squeue("%T", f"--jobs={job}"):
+        time.sleep(0.1)
+    with locked(tmp_path):  # it was killed: what it left names nobody any more
+        assert str(os.getpid()) in (tmp_path / LOCK_NAME).read_text()
 
 
 SAME = ("adapter/pytorch_lora_weights.safetensors", "metrics.parquet")
