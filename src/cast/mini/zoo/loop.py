@@ -101,7 +101,7 @@ class Trainer:
         began = time.monotonic()
         for step in bar:
             terms = loss(step)
-            values = {name: float(value) for name, value in terms.items()}
+            values = {name: float(value.detach()) for name, value in terms.items()}
             recent = [*recent[-199:], values]
             self._update(sum(terms.values(), torch.zeros(())), step)
             if step % 50 == 0:
