@@ -4,7 +4,7 @@ rule table1:
     input:
         ancient("notebooks/05b_table1.ipynb"),
         f"{WORLD}/hard_case.json",
-        of_arms(table1_arms(CONFIG), "scores.parquet", "ledger.json", "metrics.parquet"),
+        of_arms(table1_arms(CONFIG), "scores.parquet", "ledger.json", "metrics.parquet", *QUALITY),
     output:
         artefact("table1", *TABLE),
         artefact("figure4"),

@@ -32,7 +32,8 @@ class Arm:
     """One method on one backbone, with the scores of each of its training seeds.
 
     `scores` maps a training seed to a score table; `ledgers`, `runs` and `evaluations` to what
-    its `ledger.json`, `run.json` and `evaluation.json` hold. The base model has seed 0 only and
+    its `ledger.json`, `run.json` and `evaluation.json` hold, `quality` to the judge's grades where
+    they were made. The base model has seed 0 only and
     neither ledger nor run.
     """
 
@@ -44,6 +45,7 @@ class Arm:
     ledgers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     runs: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     evaluations: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    quality: Mapping[int, pd.DataFrame] = field(default_factory=dict)
     _means: dict[str, dict[int, pd.DataFrame]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -129,6 +131,11 @@ def load_arm(config: CastConfig, backbone: str, method: str) -> Arm:
         ledgers={s: read_json(f / "ledger.json") for s, f in folders.items() if trained},
         runs={s: read_json(f / "run.json")["run"] for s, f in folders.items() if trained},
         evaluations={seed: read_evaluation(folder) for seed, folder in folders.items()},
+        quality={
+            seed: pd.read_parquet(folder / "quality.parquet")
+            for seed, folder in folders.items()
+            if config.quality.judge != "none" and (folder / "quality.parquet").is_file()
+        },
     )
 
 

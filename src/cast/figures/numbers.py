@@ -14,9 +14,11 @@ def plain(value: float, digits: int = 3) -> str:
     return DASH if math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
 
 
-def plus_minus(mean: float, sd: float) -> str:
+def plus_minus(mean: float, sd: float, digits: int = 3) -> str:
     """`0.612 ± 0.011`; without a spread just the mean, and a dash where there is neither."""
-    return plain(mean) if math.isnan(mean) or math.isnan(sd) else f"{mean:.3f} ± {sd:.3f}"
+    if math.isnan(mean) or math.isnan(sd):
+        return plain(mean, digits)
+    return f"{mean:.{digits}f} ± {sd:.{digits}f}"
 
 
 def bracketed(row: Mapping[str, Any], name: str, form: str = "+.3f") -> str:

@@ -57,6 +57,7 @@ def _row(arm: Arm, arms: Sequence[Arm], hard_case: HardCase, reference: str) -> 
         "training_seeds": len(arm.scores),
         "prompts": len(arm.by_prompt()),
         "hard_prompts": len(hard_case.prompt_ids),
+        "quality_judge": next((t["judge"].iloc[0] for t in arm.quality.values()), None),
         "hard_on_selecting_seeds": hard_case.selection_mean if selecting else math.nan,
         **_levels(arm, hard_case.prompt_ids),
         **_gains(arm, base, rival, hard_case.prompt_ids),
@@ -74,11 +75,20 @@ def _levels(arm: Arm, hard: Sequence[str]) -> dict[str, float]:
             known = arm.has(column)
             values = over_replicates(arm.overall(column, prompts)) if known else None
             row |= spread_columns(prefix + name, values)
+    row |= spread_columns("quality", over_replicates(_quality(arm)) if arm.quality else None)
     for prefix, prompts in (("", None), ("hard_", hard)):
         seeds = list(arm.overall_by_training_seed(prompts=prompts).values())
         spread = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else math.nan
         row[f"{prefix}training_seed_sd"] = spread
     return row
+
+
+def _quality(arm: Arm) -> pd.Series:
+    """Overall quality (0 to 100) of each generation seed, mean over training seeds."""
+    # The judge's room imports the models' libraries, which nothing else here needs.
+    from cast.evaluation.qwen_image_bench import overall_quality
+
+    return pd.concat([overall_quality(t) for t in arm.quality.values()], axis=1).mean(axis=1)
 
 
 def _gains(arm: Arm, base: Arm, rival: Arm | None, hard: Sequence[str]) -> dict[str, float]:
@@ -126,6 +136,9 @@ def layout1(table: pd.DataFrame, foot: Sequence[str]) -> Layout:
     spans = [("", 1), ("GenEval 2 AM by the verifier", len(measured))]
     if oracle:
         header, spans = header + names, [*spans, ("by the oracle", 2)]
+    quality = any(_defined(row["quality_mean"]) for row in rows)
+    if quality:
+        header, spans = [*header, "Overall"], [*spans, ("quality", 1)]
     header += ["over base [95%]", "over Flow-GRPO [95%]", "÷ Flow-GRPO's [95%]"]
     spans.append(("Hard Case gain", 3))
     if seeds:
@@ -134,7 +147,7 @@ def layout1(table: pd.DataFrame, foot: Sequence[str]) -> Layout:
     return Layout(
         title=f"Table 1. {'' if several else rows[0]['backbone'] + ': '}benchmark and Hard Case",
         header=header,
-        cells=[_cells(row, measured, several, oracle, seeds) for row in rows],
+        cells=[_cells(row, measured, several, oracle, quality, seeds) for row in rows],
         spans=spans,
         rules=frozenset(
             i for i in range(1, len(rows)) if rows[i]["backbone"] != rows[i - 1]["backbone"]
@@ -145,13 +158,20 @@ def layout1(table: pd.DataFrame, foot: Sequence[str]) -> Layout:
 
 
 def _cells(
-    row: dict[str, Any], measured: Sequence[str], several: bool, oracle: bool, seeds: bool
+    row: dict[str, Any],
+    measured: Sequence[str],
+    several: bool,
+    oracle: bool,
+    quality: bool,
+    seeds: bool,
 ) -> list[str]:
     cells = [f"{row['backbone']}, {row['title']}" if several else row["title"]]
     shown = [*measured, *(ORACLE if oracle else ())]
     for name in shown:
         spread = math.nan if name in SKILLS else row[f"{name}_sd"]  # the .csv has the skills' too
         cells.append(plus_minus(row[f"{name}_mean"], spread))
+    if quality:
+        cells.append(plus_minus(row["quality_mean"], row["quality_sd"], 1))
     cells.append(bracketed(row, "hard_gain"))
     cells.append(bracketed(row, "hard_gain_over_reference"))
     cells.append(bracketed(row, "hard_gain_ratio", ".2f"))
@@ -180,6 +200,9 @@ def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
         "Intervals: paired bootstrap over prompts. A ratio is defined (not –) only where "
         "Flow-GRPO's own gain can be told from 0.",
     ]
+    judges = sorted({row["quality_judge"] for row in rows if row["quality_judge"]})
+    if judges:
+        lines.append(f"Quality: Qwen-Image-Bench's protocol, 0 to 100; judge: {', '.join(judges)}.")
     for row in rows:
         if row["oracle_gain_high"] < 0:  # NaN, without an oracle, is not
             lines.append(

@@ -15,6 +15,7 @@ from cast.config import (
     benchmark_path,
     is_local,
     load_backbone_config,
+    quality_prompts_path,
     run_config,
 )
 from cast.errors import CastError
@@ -79,11 +80,25 @@ class Keys:
             notebook=notebook_digest("notebooks/05_evaluation.ipynb"),
         )
 
+    def quality(self, backbone: str, method: str, seed: int) -> Key:
+        """Of the judge's grades of one arm's images."""
+        section, judge = self.config.quality, self.config.quality.path
+        file = quality_prompts_path(self.config) if section.judge == "vlm" else None
+        return key_of(
+            settings=section.model_dump(mode="json"),
+            judge=None if judge is None else weights_digest(judge),
+            bench=None if file is None else file_digest(str(file)),
+            images=self.evaluation(backbone, method, seed),
+            code=code_digest("cast.evaluation.quality"),
+            notebook=notebook_digest("notebooks/05d_quality.ipynb"),
+        )
+
     def artefact(self, notebook: str, arms: Sequence[Arm]) -> Key:
         """Of tables and figures that a light notebook makes from the results of some arms."""
         return key_of(
             arms=arms,
             scores=[self.evaluation(*arm) for arm in arms],
+            quality=self.config.quality.model_dump(mode="json"),
             hard_case=self.hard_case(),
             code=code_digest("cast.figures"),
             notebook=notebook_digest(f"notebooks/{notebook}.ipynb"),
