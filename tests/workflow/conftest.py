@@ -14,7 +14,7 @@ from cast.paths import repository_root
 
 ROOT = repository_root()
 LIGHT = ("claims", "qualitative", "table1", "table2", "table3")  # from results, without training
-RULES = ("prompts", "hard_case", "train", "evaluate", "checks", *LIGHT)
+RULES = ("prompts", "hard_case", "train", "evaluate", "checks", "verifier", *LIGHT)
 
 
 def copy_of_clone(target: Path) -> Path:
