@@ -73,7 +73,8 @@ def test_the_last_estimate_is_the_image_that_evaluation_draws(config):
     sigmas = backbone.sigmas(STEPS)
     found = structure_formation.decoded_estimates(backbone, records()[0], 7, sigmas, 4)
     drawn = sample_prompt(backbone, records()[0], [7], STEPS, 1)
-    np.testing.assert_array_equal(found[-1], drawn[0])
+    # Decoded in another batch size, a pixel may round the other way.
+    assert np.abs(found[-1].astype(int) - drawn[0].astype(int)).max() <= 1
 
 
 def test_the_window_names_what_it_holds_for(config, monkeypatch):
