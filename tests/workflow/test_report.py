@@ -70,7 +70,7 @@ def test_a_site_of_half_a_run_says_what_is_missing(tmp_path, config):
     index = pages[0].read_text()
     assert "ended with an error" in index and "figure8.pdf --configfile" in index
     body = pages[1].read_text()
-    assert 'href="../x/seed0/02_next.html"' in body and "03_gone" not in body
+    assert 'href="../../../notebooks/smoke/x/seed0/02_next.html"' in body and "03_gone" not in body
     before = {page: page.read_bytes() for page in pages}
     build_site(here, tmp_path / "site")
     assert before == {page: page.read_bytes() for page in pages}
@@ -107,7 +107,7 @@ def test_the_site_opens_from_disk(smoke, tmp_path, browser, config):
     shapes = browser.run("return [...document.images].map(i => i.src.split('/').pop())")
     assert set(shapes) == {f"{name}.png" for name in SHOWN if name != "claims"}
     assert browser.run("return document.querySelectorAll('.claims tbody tr').length") == 34
-    assert browser.complaints() == []
+    assert browser.errors() == []
     assert local(browser.requests())
 
 
@@ -145,5 +145,5 @@ def test_the_report_opens_from_disk(smoke, tmp_path, browser, config):
         assert shown_width > 200, name
     assert set(browser.run("return categories")) == {place.section for place in SHOWN.values()}
     assert "Begin with the claims" in browser.run("return workflow_desc")
-    assert browser.complaints() == []
+    assert browser.errors() == []
     assert local(browser.requests())
