@@ -14,9 +14,20 @@ from torch import nn
 
 from cast.backbones import load_backbone
 from cast.config import SamplingSection, load_backbone_config
-from cast.io import read_json
+from cast.io import read_json, write_json
 from cast.mini import oracle
-from cast.mini.zoo import data, flow, flux2, measure, qwen_image, qwen_vae, sd3, vae, z_image
+from cast.mini.zoo import (
+    data,
+    flow,
+    flux2,
+    measure,
+    qwen_image,
+    qwen_vae,
+    report,
+    sd3,
+    vae,
+    z_image,
+)
 from cast.mini.zoo.latents import Latents, rescaling, to_bytes, to_prompts
 from cast.mini.zoo.loop import LoopConfig
 from cast.mini.zoo.muon import Muon
@@ -169,3 +180,20 @@ def test_the_shipped_generator_draws_what_is_asked(name):
     images = measure.generate(backbone, [r.prompt for r in records], seed=100, steps=20)
     truth = [oracle.answer(image, r).mean() for image, r in zip(images, records, strict=True)]
     assert np.mean(truth) > FLOOR
+
+
+def test_the_report_names_what_is_missing_or_misses_its_target(tmp_path):
+    good = {"am": 0.8, "spread": 0.01, "solved": 0.2, "object": 0.9, "attribute": 0.9}
+    good |= {"count": 0.5, "position": 0.2, "verb": 0.0}
+    entries = {
+        "mini-flux2": {"metrics": {report.ORACLE: good}},
+        "mini-sd3": {"metrics": {report.ORACLE: good | {"object": 0.5}}},
+        "mini-zimage": {"metrics": {}},
+        "mini-qwen3-vl": {"metrics": {}},
+    }
+    write_json(tmp_path / "MANIFEST.json", entries)
+    table = report.by_oracle(tmp_path / "MANIFEST.json")
+    assert report.shortfalls(table) == [
+        "mini-sd3: object 0.50 is below 0.85.",
+        "mini-zimage isn't measured with four seeds.",
+    ]

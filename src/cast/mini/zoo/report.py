@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from cast.io import read_json
+from cast.paths import from_root
 
 ORACLE = "oracle on the mini benchmark, seeds 100 to 103"
 SKILLS = ("object", "attribute", "count", "position", "verb")
@@ -25,26 +26,39 @@ def models(manifest: Path) -> pd.DataFrame:
         }
         for name, entry in read_json(manifest).items()
     }
-    return pd.DataFrame(rows).T
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def generators(manifest: Path) -> list[str]:
+    """The manifest's models that config/backbones describes."""
+    configs = from_root("config/backbones")
+    return [name for name in read_json(manifest) if (configs / f"{name}.yaml").exists()]
 
 
 def by_oracle(manifest: Path) -> pd.DataFrame:
     """A row a generator: AM, its spread over four seeds, the share of images that are solved, and
-    the share of true atoms by skill."""
+    the share of true atoms by skill; empty where it wasn't measured so."""
+    entries = read_json(manifest)
     tables: dict[str, Any] = {
-        name: entry["metrics"][ORACLE]
-        for name, entry in read_json(manifest).items()
-        if ORACLE in entry["metrics"]
+        name: entries[name]["metrics"].get(ORACLE, {}) for name in generators(manifest)
     }
-    return pd.DataFrame(tables).T[["am", "spread", "solved", *SKILLS]]
+    return pd.DataFrame(tables, index=["am", "spread", "solved", *SKILLS]).T
 
 
 def shortfalls(table: pd.DataFrame) -> list[str]:
-    """A sentence for each value of `by_oracle` that misses its target."""
+    """A sentence for each value of `by_oracle` that misses its target or isn't there."""
     missed = []
-    for name, row in table.iterrows():
-        for bounds, word in ((LEAST, "below"), (MOST, "above")):
-            for key, bound in bounds.items():
-                if (row[key] < bound) if word == "below" else (row[key] > bound):
-                    missed.append(f"{name}: {key} {row[key]:.2f} is {word} {bound:.2f}.")
+    for name, row in table.astype(float).iterrows():
+        if row.isna().any():
+            missed.append(f"{name} isn't measured with four seeds.")
+        missed += [
+            f"{name}: {key} {row[key]:.2f} is below {bound:.2f}."
+            for key, bound in LEAST.items()
+            if row[key] < bound
+        ]
+        missed += [
+            f"{name}: {key} {row[key]:.2f} is above {bound:.2f}."
+            for key, bound in MOST.items()
+            if row[key] > bound
+        ]
     return missed
