@@ -31,7 +31,10 @@ def test_official_scores_equal_the_plain_evaluators(parts, drawn):
     for item, other in zip(drawn, others, strict=True):
         pixels = torch.cat([item.images, other.images]).permute(0, 3, 1, 2) / 255
         plain = [
-            [plain_score(*parts, image, a.probe, a.answer) for a in item.record.atoms]
+            [
+                plain_score(model, tokenizer, processor, image, a.probe, a.answer)
+                for a in item.record.atoms
+            ]
             for image in as_pil(pixels)
         ]
         ours = verifier.score(pixels, item.record, mode="official")

@@ -74,7 +74,7 @@ class DiagnosticsSection(Section):
     """The diagnostic studies: what motivates the window, the atoms and their maps."""
 
     backbones: tuple[Name, ...] | None = setting(
-        None,
+        ("mini-flux2",),
         "Backbones studied, files of config/backbones; null takes every mini-* file",
         source="paper 3.1, 3.2",
         min_length=1,

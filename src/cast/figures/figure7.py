@@ -8,6 +8,7 @@ one trajectory of each backbone, the one at tau* framed.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -106,7 +107,8 @@ def figure7(formations: Sequence[Formation], foot: Sequence[str]) -> Figure:
     strips = 0.78 * len(formations)
     figure = new_figure(PAGE, 2.3 + strips + 0.4)
     with look():
-        above, below = figure.subfigures(2, 1, height_ratios=[2.3, strips + 0.1])
+        halves: Any = figure.subfigures(2, 1, height_ratios=[2.3, strips + 0.1])
+        above, below = halves
         axes = above.subplots(1, 3)
         for axis, (similarity, title) in zip(axes, PANELS.items(), strict=False):
             _draw_curves(axis, formations, similarity, title)

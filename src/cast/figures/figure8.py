@@ -7,6 +7,7 @@ overlap of the most sensitive heads of every two skills against chance.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +54,8 @@ def figure8(heads: Mapping[str, pd.DataFrame], top: float, foot: Sequence[str]) 
     steps = sorted(table["step"].unique())
     figure = new_figure(PAGE, 3.6)
     with look():
-        left, right = figure.subfigures(1, 2, width_ratios=[1.5, 1.0])
+        halves: Any = figure.subfigures(1, 2, width_ratios=[1.5, 1.0])
+        left, right = halves
         maps = left.subplots(len(SKILLS), len(steps), squeeze=False, sharex=True, sharey=True)
         limit = float(np.nanmax(np.abs(table["z"].to_numpy()))) if table["z"].notna().any() else 1.0
         for row, skill in zip(maps, SKILLS, strict=True):
