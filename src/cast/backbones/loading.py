@@ -89,7 +89,8 @@ def _spread(transformer: Any, config: BackboneConfig, device: str) -> None:
             memory = get_balanced_memory(transformer, no_split_module_classes=whole)
             device_map = infer_auto_device_map(transformer, memory, no_split_module_classes=whole)
         folder = from_root(DISK_OFFLOAD) / config.name if "disk" in device_map.values() else None
-        dispatch_model(transformer, device_map, main_device=torch.device(device), offload_dir=folder)
+        main = torch.device(device)
+        dispatch_model(transformer, device_map, main_device=main, offload_dir=folder)
     except (KeyError, ValueError) as error:
         raise CastError(
             f"config/backbones/{config.name}.yaml: device_map: can't be followed ({error}). Name "
