@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
+from transformers import PreTrainedTokenizerFast
 
 from cast.backbones import Backbone, backbone_class, load_backbone
 from cast.config import SamplingSection, load_backbone_config
@@ -152,6 +153,10 @@ def train(recipe: Recipe, folder: Path, latents: Latents) -> tuple[Any, dict[str
 def save(pipe: Any, folder: Path) -> None:
     """Write a `from_pretrained` folder; text encoders and transformer in bfloat16."""
     modules = [m for n, m in pipe.components.items() if isinstance(m, nn.Module) and n != "vae"]
+    for part in pipe.components.values():
+        if isinstance(part, PreTrainedTokenizerFast):  # else its last call's lengths are saved too
+            part.backend_tokenizer.no_padding()
+            part.backend_tokenizer.no_truncation()
 
     def write(target: Path) -> None:
         for module in modules:

@@ -20,7 +20,7 @@ from cast.mini.zoo.loop import LoopConfig
 from cast.mini.zoo.text import qwen_tokenizer
 
 TAUGHT = LoopConfig(
-    steps=900,
+    steps=2500,
     batch=32,
     learning_rate=2e-3,
     warmup=40,
