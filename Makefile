@@ -7,6 +7,7 @@
 # make site       site/index.html: claims, figures and executed notebooks; opens from disk
 # make preflight  what CONFIG=paper needs, costs and lacks, in seconds (PRICE=3.50 of a GPU-hour)
 # make test       run the tests
+# make test-slurm the faults of a real one-node SLURM (Debian, as root; minutes of waiting)
 # make lint       what CI checks besides
 # make lock       renew requirements.lock from pyproject.toml
 # make clean      remove what the workflow made (results, figures), not .venv
@@ -21,7 +22,7 @@ export TOKENIZERS_PARALLELISM = false
 
 FIGURES = $(BIN)/python -m cast.figures --config config/$(CONFIG).yaml
 
-.PHONY: setup reproduce preflight own compare report site test lint lock clean
+.PHONY: setup reproduce preflight own compare report site test test-slurm lint lock clean
 
 setup: .venv/.complete
 
@@ -54,6 +55,9 @@ preflight: setup
 
 test: setup
 	@$(BIN)/python -m pytest
+
+test-slurm: setup
+	@CAST_SLURM_TESTS=1 $(BIN)/python -m pytest tests/workflow/slurm
 
 lint: setup
 	$(BIN)/ruff check
