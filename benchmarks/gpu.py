@@ -15,9 +15,9 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from cast.full_size.counting import Steps, count_operations
 from cast.full_size.tables import BLOCKS, read_shapes
 from cast.io import write_json
 from cast.paths import from_root
+from cast.verifier.segments import Segmenter
 from cast.verifier.shared_prefix import ImagePatches, encode_prefix, pack, release, run_packed
 
 BACKBONES = ("flux2-dev", "qwen-image-2512")
@@ -92,15 +93,14 @@ class Bench:
         self.results[key] = value
         print(f"{key:52} {value:12.4g} {unit}", flush=True)
 
-    @contextmanager
-    def section(self, name: str) -> Iterator[None]:
+    def attempt(self, name: str, section: Callable[[], None]) -> None:
         """Errors are recorded and go no further: a number less, not a run less."""
         try:
             if time.monotonic() - self.start > self.seconds:
                 raise TimeoutError(f"left out: {self.seconds:.0f} s are over")
-            yield
+            section()
         except Exception as error:
-            self.errors[name] = f"{type(error).__name__}: {str(error).splitlines()[:1]}"
+            self.errors[name] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
             print(f"{name:52} {self.errors[name]}", flush=True)
         finally:
             if self.device == "cuda":
@@ -156,27 +156,31 @@ def sized(backbone: Any, side: int, shapes: dict[str, list[int]], batch: int) ->
 
 def step_and_update(bench: Bench, backbone: Any, shapes: dict[str, list[int]]) -> None:
     """Sampler steps and updates by size, batch and checkpointing."""
-    family, transformer = backbone.config.family, backbone.transformer
     for side in bench.sides:
         for batch in (1, 4):
-            key = f"{family}_{side}px_b{batch}"
-            with bench.section(f"{key}_step"):
-                steps = sized(backbone, side, shapes, batch)
-                seconds = bench.time(steps.step)
-                rate = count_operations(steps.step) / seconds
-                bench.note(f"{key}_step_s", seconds, "s")
-                bench.note(f"{key}_step_mfu", rate / 1e12 / bench.results["matmul_tflops"])
-                bench.results["speed_tflops"] = rate / 1e12  # the last: 1,024 px, the larger batch
+            key = f"{backbone.config.family}_{side}px_b{batch}"
+            made = partial(sized, backbone, side, shapes, batch)
+            bench.attempt(f"{key}_step", lambda key=key, made=made: step(bench, key, made()))
             for checkpointed in (True, False):
                 name = f"{key}_update_{'checkpointed' if checkpointed else 'plain'}"
-                with bench.section(name):
-                    update(
-                        bench, name, transformer, sized(backbone, side, shapes, batch), checkpointed
-                    )
+                section = partial(update, bench, name, backbone.transformer, made, checkpointed)
+                bench.attempt(name, section)
 
 
-def update(bench: Bench, name: str, transformer: Any, steps: Steps, checkpointed: bool) -> None:
+def step(bench: Bench, key: str, steps: Steps) -> None:
+    """Seconds of one sampler step, and its share of the matrix-multiply rate."""
+    seconds = bench.time(steps.step)
+    rate = count_operations(steps.step) / seconds
+    bench.note(f"{key}_step_s", seconds, "s")
+    bench.note(f"{key}_step_mfu", rate / 1e12 / bench.results["matmul_tflops"])
+    bench.results["speed_tflops"] = rate / 1e12  # the last: 1,024 px, the larger batch
+
+
+def update(
+    bench: Bench, name: str, transformer: Any, made: Callable[[], Steps], checkpointed: bool
+) -> None:
     """Seconds and peak memory of one replayed transition with its backward pass."""
+    steps = made()
     transformer.train()
     if checkpointed:
         transformer.enable_gradient_checkpointing()
@@ -193,33 +197,42 @@ def update(bench: Bench, name: str, transformer: Any, steps: Steps, checkpointed
 
 def attention_and_compile(bench: Bench, backbone: Any, shapes: dict[str, list[int]]) -> None:
     """One step at the larger size under each attention backend, then with compiled blocks."""
-    family, side = backbone.config.family, bench.sides[-1]
-    backends = ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
-    for name in backends:
-        with bench.section(f"{family}_{name.lower()}"):
-            steps = sized(backbone, side, shapes, 1)
-            with sdpa_kernel(getattr(SDPBackend, name)):
-                bench.note(f"{family}_{name.lower()}_step_s", bench.time(steps.step), "s")
-    if bench.tiny:  # the compiler takes longer than everything else together
-        return
-    with bench.section(f"{family}_compiled"):
-        steps = sized(backbone, side, shapes, 1)
-        begun = time.monotonic()
+    family, made = backbone.config.family, partial(sized, backbone, bench.sides[-1], shapes, 1)
+
+    def attend(name: str) -> None:
+        with sdpa_kernel(getattr(SDPBackend, name)):
+            bench.note(f"{family}_{name.lower()}_step_s", bench.time(made().step), "s")
+
+    def compiled() -> None:
+        steps, begun = made(), time.monotonic()
         backbone.transformer.compile_repeated_blocks(fullgraph=False)
         steps.step()
         bench.note(f"{family}_compile_s", time.monotonic() - begun, "s")
         bench.note(f"{family}_compiled_step_s", bench.time(steps.step), "s")
 
+    for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH"):
+        bench.attempt(f"{family}_{name.lower()}", partial(attend, name))
+    if not bench.tiny:  # the compiler takes longer than everything else together
+        bench.attempt(f"{family}_compiled", compiled)
 
-class _Opening:
-    """Stands for the segmenter: four tokens of text before the image."""
+
+def transformer(bench: Bench, name: str) -> None:
+    """Everything that is measured on one transformer; its weights are gone afterwards."""
+    backbone, shapes, share = build(bench, name)
+    bench.note(f"{backbone.config.family}_share_of_blocks", share)
+    step_and_update(bench, backbone, shapes)
+    attention_and_compile(bench, backbone, shapes)
+
+
+class _Opening(Segmenter):
+    """A segmenter without a tokenizer: four tokens of text before the image."""
 
     def __init__(self, image_token: int) -> None:
         self.image_token = image_token
 
-    def prefix(self, tokens: int) -> tuple[torch.Tensor, int]:
-        """Ids of the opening and `tokens` image tokens, and where the image begins."""
-        return torch.tensor([1, 2, 3, 4] + [self.image_token] * tokens), 4
+    def prefix(self, image_tokens: int) -> tuple[torch.Tensor, int]:
+        """Ids of the opening and the image tokens, and where the image begins."""
+        return torch.tensor([1, 2, 3, 4] + [self.image_token] * image_tokens), 4
 
 
 def verifier(bench: Bench) -> None:
@@ -235,7 +248,7 @@ def verifier(bench: Bench) -> None:
             shape["vision_config"] | vision | {"deepstack_visual_indexes": [0, 1]}
         )
     model: Any = meta_module(shape, "bfloat16", bench.device).eval()
-    opening: Any = _Opening(model.config.image_token_id)
+    opening = _Opening(model.config.image_token_id)
     vision, side = model.config.vision_config, bench.sides[-1]
     grid = side // vision.patch_size
     patches = ImagePatches(
@@ -269,17 +282,10 @@ def main(arguments: list[str] | None = None) -> int:
         print("no CUDA GPU is here; --tiny runs the same code at toy size", file=sys.stderr)
         return 2
     bench = Bench("cuda" if cuda else "cpu", chosen.tiny, chosen.seconds)
-    with bench.section("matmul"):
-        matmul(bench)
+    bench.attempt("matmul", partial(matmul, bench))
     for name in BACKBONES:
-        with bench.section(name):
-            backbone, shapes, share = build(bench, name)
-            bench.note(f"{backbone.config.family}_share_of_blocks", share)
-            step_and_update(bench, backbone, shapes)
-            attention_and_compile(bench, backbone, shapes)
-            del backbone
-    with bench.section("verifier"):
-        verifier(bench)
+        bench.attempt(name, partial(transformer, bench, name))
+    bench.attempt("verifier", partial(verifier, bench))
     write_json(from_root(chosen.output), bench.results)
     errors = from_root(chosen.output).with_suffix(".errors.json")
     write_json(errors, bench.errors)
