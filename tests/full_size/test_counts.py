@@ -23,7 +23,12 @@ from cast.verifier.segments import Segmenter
 
 @pytest.mark.parametrize(
     "name, billions, bound, pixels",
-    [("flux2-dev", 32.2, 8 * 8 + 48 * 2, 16), ("qwen-image-2512", 20.4, 60 * 8, 16)],
+    [
+        ("flux1-dev", 11.9, 19 * 8 + 38 * 4, 16),
+        ("flux2-dev", 32.2, 8 * 8 + 48 * 2, 16),
+        ("qwen-image-2512", 20.4, 60 * 8, 16),
+        ("sd35-large", 8.1, 38 * 8 - 1, 16),
+    ],
 )
 def test_the_table_holds_the_released_models(name, billions, bound, pixels):
     config = load_backbone_config(name)
