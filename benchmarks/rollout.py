@@ -3,30 +3,33 @@
     python benchmarks/rollout.py                                  # the shipped mini backbones
     python benchmarks/rollout.py --tiny --steps 2 --repeats 1     # random toy weights: a smoke run
 
-The yardstick is measured in the same run, right before each backbone: the rate of a 1,024-square
-float32 matrix product on this core (`share_of_matmul`), and that of bare products of the shapes
-that the transformer's linear layers really see at that group size (`share_of_own_shapes`). The
-achieved rate counts the floating-point operations of the transformer's products and attention
-(torch's counter); the first share lost is small matrices, the rest normalisation, activations,
-rotary embeddings, softmax and Python. Prints a table and writes
-`results/benchmarks/rollout.json`, a flat map of key to number. Run it on an otherwise idle core.
+The yardsticks are measured in the same run, in turn with the rollouts, and shares are medians:
+the rate of a 1,024-square float32 matrix product on this core (`share_of_matmul`), and that of
+bare products of the shapes that the transformer's linear layers really see at that group size
+(`share_of_own_shapes`). The achieved rate counts the floating-point operations of the
+transformer's products and attention (torch's counter); the first share lost is small matrices,
+the rest normalisation, activations, rotary embeddings, softmax and Python. Prints a table and
+writes `results/benchmarks/rollout.json`, a flat map of key to number. Times are the process's own,
+not the wall's; a busy neighbour on the core still lowers them.
 """
 
 import argparse
+import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from cast.backbones import Backbone, load_backbone
 from cast.config import SamplingSection, is_local, load_backbone_config
 from cast.flow import rollout
+from cast.full_size.counting import count_operations
 from cast.io import write_json
 from cast.paths import from_root
 
@@ -51,15 +54,21 @@ def tiny_backbones() -> dict[str, Backbone]:
     return {f"tiny-{family}": tiny.backbone(family, 4.0) for family in tiny.PIPELINES}
 
 
-def best_seconds(function: Any, repeats: int) -> float:
-    """Shortest of some timed calls, after one that warms up."""
-    function()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def interleaved(functions: Sequence[Callable[[], Any]], repeats: int) -> list[list[float]]:
+    """Processor seconds of each function in each of some rounds, after one that warms up.
+
+    A round times all of them one after the other, so what a busy neighbour takes from the core
+    (cache, clock, its other hardware thread) weighs on all alike: compare within a round.
+    """
+    rounds: list[list[float]] = []
+    for _ in range(repeats + 1):
+        times = []
+        for function in functions:
+            start = time.process_time()
+            function()
+            times.append(time.process_time() - start)
+        rounds.append(times)
+    return rounds[1:]
 
 
 def linear_shapes(backbone: Backbone, call: Any) -> Counter[tuple[int, int, int]]:
@@ -81,8 +90,8 @@ def linear_shapes(backbone: Backbone, call: Any) -> Counter[tuple[int, int, int]
     return shapes
 
 
-def matmul_rate(shapes: Counter[tuple[int, int, int]], repeats: int) -> float:
-    """FLOP/s of bare matrix products of these shapes, each as often as it occurs."""
+def products(shapes: Counter[tuple[int, int, int]]) -> tuple[Callable[[], None], int]:
+    """Bare matrix products of these shapes, each as often as it occurs, and their operations."""
     pairs = {
         (rows, inputs, outputs): (torch.randn(rows, inputs), torch.randn(outputs, inputs))
         for rows, inputs, outputs in shapes
@@ -94,8 +103,7 @@ def matmul_rate(shapes: Counter[tuple[int, int, int]], repeats: int) -> float:
             for _ in range(count):
                 nn.functional.linear(left, right)
 
-    operations = sum(2 * r * i * o * count for (r, i, o), count in shapes.items())
-    return operations / best_seconds(multiply, repeats)
+    return multiply, sum(2 * r * i * o * count for (r, i, o), count in shapes.items())
 
 
 def measure(backbone: Backbone, group: int, steps: int, repeats: int) -> dict[str, float]:
@@ -111,20 +119,27 @@ def measure(backbone: Backbone, group: int, steps: int, repeats: int) -> dict[st
     def one_velocity() -> torch.Tensor:
         return velocity(noise, level, samples)
 
-    square = matmul_rate(Counter({(1024, 1024, 1024): 1}), max(repeats, 3))
-    own_shapes = matmul_rate(linear_shapes(backbone, one_velocity), max(repeats, 3))
-    with FlopCounterMode(display=False) as counter:
-        one_velocity()
+    square, square_operations = products(Counter({(1024, 1024, 1024): 1}))
+    own, own_operations = products(linear_shapes(backbone, one_velocity))
+    operations = count_operations(one_velocity) * steps
     sigmas = backbone.sigmas(steps)
-    seconds = best_seconds(
-        lambda: rollout(velocity, sigmas, noise, starts, xi, "flow_sde", 0.7, group), repeats
-    )
-    achieved = counter.get_total_flops() * steps / seconds
+
+    def sample() -> Any:
+        return rollout(velocity, sigmas, noise, starts, xi, "flow_sde", 0.7, group)
+
+    rounds = interleaved([square, own, sample], max(repeats, 1))
+    achieved = [operations / sampled for _, _, sampled in rounds]
+    rates = [square_operations / multiplied for multiplied, _, _ in rounds]
+    own_rates = [own_operations / multiplied for _, multiplied, _ in rounds]
+
+    def median_share(yardstick: list[float]) -> float:
+        return statistics.median(a / y for a, y in zip(achieved, yardstick, strict=True))
+
     return {
-        "images_per_s": group / seconds,
-        "share_of_matmul": achieved / square,
-        "share_of_own_shapes": achieved / own_shapes,
-        "matmul_gflops": square / 1e9,
+        "images_per_s": group / statistics.median(sampled for _, _, sampled in rounds),
+        "share_of_matmul": median_share(rates),
+        "share_of_own_shapes": median_share(own_rates),
+        "matmul_gflops": statistics.median(rates) / 1e9,
     }
 
 
