@@ -83,11 +83,10 @@ class Keys:
     def quality(self, backbone: str, method: str, seed: int) -> Key:
         """Of the judge's grades of one arm's images."""
         section, judge = self.config.quality, self.config.quality.path
-        file = quality_prompts_path(self.config) if section.judge == "vlm" else None
         return key_of(
             settings=section.model_dump(mode="json"),
             judge=None if judge is None else weights_digest(judge),
-            bench=None if file is None else file_digest(str(file)),
+            bench=_quality_prompts(self.config),
             images=self.evaluation(backbone, method, seed),
             code=code_digest("cast.evaluation.quality"),
             notebook=notebook_digest("notebooks/05d_quality.ipynb"),
@@ -176,5 +175,15 @@ def _benchmark_digest(config: CastConfig) -> str | None:
     """None where no benchmark is named: the check before a run says so, a dry run goes on."""
     try:
         return file_digest(str(benchmark_path(config)))
+    except CastError:
+        return None
+
+
+def _quality_prompts(config: CastConfig) -> str | None:
+    """Content of the judge's prompts; None while no file is named, as in a plan without data."""
+    if config.quality.judge != "vlm":
+        return None
+    try:
+        return file_digest(str(quality_prompts_path(config)))
     except CastError:
         return None
