@@ -34,7 +34,9 @@ def jobs_of(text: str) -> list[tuple[str, dict[str, str]]]:
     return found
 
 
-@pytest.mark.xfail(reason="the job that gathers chunks asks for no GPU and still gets that partition")
+@pytest.mark.xfail(
+    reason="the job that gathers chunks asks for no GPU and still gets that partition"
+)
 @pytest.mark.workflow
 def test_every_job_of_the_paper_gets_what_it_needs(clone, monkeypatch):
     """Without weights, benchmark and network."""
