@@ -2,11 +2,12 @@
 
     python -m cast.evaluation.trial --method cast --set training.learning_rate=2e-4
 
-trains mini-flux2 with the config's settings and those, evaluates on the first development prompts
-(never the benchmark's) by verifier and oracle beside the base model, and appends a row to
-`results/WORLD/trials/trials.csv`. Shared settings are chosen here, the same for every method, so
-that the benchmark is looked at once. A killed call goes on where it stopped. Ours: the summary
-names the development set (4.1, D) but not what was tuned on it.
+trains mini-flux2 with the config's settings and those, evaluates it on the first development
+prompts (never the benchmark's) by verifier and oracle, and appends a row to
+`results/WORLD/trials/trials.csv`; `--method base` gives the row to compare with. Shared settings
+are chosen here, the same for every method, so that the benchmark is looked at once. A killed call
+goes on where it stopped. Ours: the summary names the development set (4.1, D) but not what was
+tuned on it.
 """
 
 import argparse
@@ -25,10 +26,12 @@ from cast.scene_graph import read_prompts
 
 
 def overrides(assignments: list[str]) -> dict[str, Any]:
-    """Nested settings from `key.key=value` texts."""
+    """Nested settings from `key.key=value` texts; `CastError` for a text without value."""
     nested: dict[str, Any] = {}
     for assignment in assignments:
         path, _, value = assignment.partition("=")
+        if not path or not value:
+            raise CastError(f"--set {assignment}: must be KEY=VALUE, as training.warmup=5.")
         *parents, leaf = path.split(".")
         below = nested
         for parent in parents:
@@ -43,21 +46,24 @@ def run_trial(
     """Train and evaluate one arm on `prompts` development prompts; returns all trials so far.
 
     `method="base"` evaluates the model without an adapter. Each setting has a folder of its own,
-    named by the hash of everything that the run depends on.
+    named by the hash of all settings. Raises `CastError` when the prompt sets aren't there.
     """
     home = world_folder(config) / "trials"
-    records = read_prompts(world_folder(config) / "prompts" / "development.parquet")[:prompts]
+    file = world_folder(config) / "prompts" / "development.parquet"
+    if not file.exists():
+        raise CastError(f"{file}: there is no such file; `snakemake {file}` makes it.")
+    records = read_prompts(file)[:prompts]
+    settings = sha256_json({**config.model_dump(mode="json"), "seed": seed})[:12]
+    folder = home / backbone / f"{method}-{settings}"
     adapter = None
-    folder = home / backbone / BASE
     if method != BASE:
         from cast.training.trainer import train
 
-        run = run_config(config, backbone, method, seed)
-        folder = home / backbone / f"{method}-{sha256_json(run.model_dump(mode='json'))[:12]}"
-        train(run, folder)
+        train(run_config(config, backbone, method, seed), folder)
         adapter = folder / "adapter"
     scores = evaluate(config, backbone, adapter, records, config.evaluation.seeds[:1], folder)
     row: dict[str, Any] = {"backbone": backbone, "method": method, "seed": seed, "note": note}
+    row["prompts"] = len(records)
     for judge in ("score", "oracle"):
         row[f"{judge}_am"] = float(overall(scores, judge).mean())
         for skill, values in by_skill(scores, judge).iterrows():
@@ -67,11 +73,11 @@ def run_trial(
 
 
 def _append(path: Path, row: dict[str, Any]) -> pd.DataFrame:
-    """The log with this row; the same trial run again replaces its row."""
+    """The log with this row; the same trial on as many prompts replaces its row."""
     rows = pd.DataFrame([row])
     if path.exists():
-        known = pd.read_csv(path, keep_default_na=False)
-        rows = pd.concat([known[known["folder"] != row["folder"]], rows], ignore_index=True)
+        rows = pd.concat([pd.read_csv(path, keep_default_na=False), rows], ignore_index=True)
+        rows = rows.drop_duplicates(["folder", "prompts"], keep="last")
     with written_whole(path) as temporary:
         rows.to_csv(temporary, index=False, float_format="%.4f")
     return rows
