@@ -162,3 +162,11 @@ def test_unknown_items_and_missing_results_are_refused(tmp_path):
             with pytest.raises((CastError, FileNotFoundError)):
                 make(item, config)
     assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize(
+    ("prompts", "first", "start"), [(50, 0, 0), (50, 6, 6), (8, 6, 2), (2, 6, 0)]
+)
+def test_a_short_list_shows_its_last_prompts_and_says_which(prompts, first, start):
+    names = [str(i) for i in range(prompts)]
+    assert figure5.shown_prompts(names, first) == (start, names[start : start + 6])

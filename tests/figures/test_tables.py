@@ -8,7 +8,7 @@ import pytest
 from cast.config import CastConfig
 from cast.errors import CastError
 from cast.evaluation.replicates import difference
-from cast.figures.numbers import DASH, bracketed, plain, plus_minus
+from cast.figures.numbers import DASH, bracketed, plain, plus_minus, signed
 from cast.figures.table1 import layout1, table1
 from cast.figures.table2 import layout2, table2
 from cast.figures.table3 import layout3, table3
@@ -188,3 +188,19 @@ def test_numbers_in_words():
     row = {"x": 0.042, "x_low": -0.011, "x_high": 0.075}
     assert bracketed(row, "x") == "+0.042 [−0.011, +0.075]"
     assert bracketed({"x": nan, "x_low": nan, "x_high": nan}, "x") == DASH
+
+
+def test_a_zero_that_only_rounding_made_has_no_sign():
+    assert [signed(x, "+.3f") for x in (-0.0004, 0.0004, -0.0, -0.042, 0.042)] == [
+        "0.000",
+        "0.000",
+        "0.000",
+        "−0.042",
+        "+0.042",
+    ]
+
+
+def test_values_that_look_the_same_are_bold_together(rows):
+    tied = rows.copy()
+    tied["overall_mean"] = [0.77404, 0.7741, 0.4]
+    assert {row for row, column in layout1(tied, []).bold if column == 1} == {0, 1}

@@ -59,7 +59,8 @@ def load_images(folder: Path, rows: pd.DataFrame) -> list[np.ndarray]:
 
 
 def image_grid(rows: pd.DataFrame, images: Sequence[np.ndarray], foot: list[str]) -> Figure:
-    """The grid of `images` (uint8 [H, W, 3], in the order of `rows`); the best of a row is bold."""
+    """The grid of `images` (uint8 [H, W, 3], in the order of `rows`); a row's best score is bold,
+    wherever it stands."""
     records: list[dict[str, Any]] = rows.to_dict("records")
     titles = list(dict.fromkeys(record["title"] for record in records))
     prompts = list(dict.fromkeys(record["prompt"] for record in records))
@@ -72,13 +73,13 @@ def image_grid(rows: pd.DataFrame, images: Sequence[np.ndarray], foot: list[str]
         )
         for number, (record, image) in enumerate(zip(records, images, strict=True)):
             row, column = divmod(number, columns)
-            best = max(records[row * columns + i]["score"] for i in range(columns))
+            best = max(record["score"] for record in records[row * columns : (row + 1) * columns])
             axis = axes[row, column + 1]
             axis.imshow(image, interpolation="nearest" if len(image) < 256 else "antialiased")
             axis.set_xlabel(
                 _scores(record),
                 fontsize=6,
-                fontweight="bold" if record["score"] == best else "normal",
+                fontweight="bold" if f"{record['score']:.2f}" == f"{best:.2f}" else "normal",
                 labelpad=1.5,
             )
             if row == 0:
@@ -106,11 +107,17 @@ def _columns(arms: Sequence[Arm]) -> list[Arm]:
     return base + ([best] if best is not None else []) + others
 
 
+def shown_prompts(prompt_ids: Sequence[str], first: int) -> tuple[int, list[str]]:
+    """ROWS prompts from place `first` on; the last ones of a list that is too short for that."""
+    first = min(first, max(len(prompt_ids) - ROWS, 0))
+    return first, list(prompt_ids[first : first + ROWS])
+
+
 def _make(config: CastConfig, stem: Path, first: int) -> list[Path]:
     hard_case = load_hard_case(config)
     backbone = config.evaluation.hard_case.backbone
     arms = _columns(load_arms(config, backbones=[backbone]))
-    chosen = list(hard_case.prompt_ids[first : first + ROWS]) or list(hard_case.prompt_ids[:ROWS])
+    first, chosen = shown_prompts(hard_case.prompt_ids, first)
     seed = config.evaluation.seeds[0]
     rows = grid_rows(arms, chosen, seed)
     by_method = {

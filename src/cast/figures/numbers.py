@@ -11,7 +11,13 @@ DASH = "–"
 
 def plain(value: float, digits: int = 3) -> str:
     """A number, or a dash for NaN."""
-    return DASH if math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
+    return DASH if math.isnan(value) else signed(value, f".{digits}f")
+
+
+def signed(value: float, form: str) -> str:
+    """A number with a true minus sign, and none before a zero that only rounding made."""
+    text = f"{value:{form}}"
+    return text.lstrip("+-") if not float(text) else text.replace("-", "−")
 
 
 def plus_minus(mean: float, sd: float, digits: int = 3) -> str:
@@ -26,7 +32,7 @@ def bracketed(row: Mapping[str, Any], name: str, form: str = "+.3f") -> str:
     value, low, high = (float(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
     if math.isnan(value):
         return DASH
-    return f"{value:{form}} [{low:{form}}, {high:{form}}]".replace("-", "−")
+    return f"{signed(value, form)} [{signed(low, form)}, {signed(high, form)}]"
 
 
 def spread_columns(name: str, summary: Replicates | None) -> dict[str, float]:

@@ -179,11 +179,13 @@ def _cells(
 
 
 def _best(rows: Sequence[dict[str, Any]], measured: Sequence[str]) -> set[tuple[int, int]]:
+    """Cells that show the best value of their backbone, all of them where several look the same."""
     best = set()
     for number, row in enumerate(rows):
         own = [other for other in rows if other["backbone"] == row["backbone"]]
         for column, name in enumerate(measured, start=1):
-            if row[f"{name}_mean"] == max(other[f"{name}_mean"] for other in own):
+            highest = max(other[f"{name}_mean"] for other in own)
+            if plain(row[f"{name}_mean"]) == plain(highest):
                 best.add((number, column))
     return best
 
