@@ -48,6 +48,19 @@ def chosen_layers(settings: HeatmapSection, depth: int) -> tuple[int, ...]:
     return tuple(sorted(set(layers)))
 
 
+def rotated(
+    norm: Any, projection: Any, layer: Any, hidden: Float[Tensor, "B n c"], angles: Any
+) -> Float[Tensor, "B heads n d"]:
+    """Queries or keys of an attention layer after RoPE, by its own norm and projection.
+
+    `angles` are the cosines and sines, [B, n, d] each, that the layer is given for these rows.
+    """
+    shape = (*hidden.shape[:-1], -1, layer.head_dim)
+    projected = norm(projection(hidden).view(shape)).transpose(1, 2)
+    cos, sin = (part.unsqueeze(1) for part in angles)
+    return projected * cos + rotate_half(projected) * sin
+
+
 @contextmanager
 def recorded_queries(
     model: Qwen3VLForConditionalGeneration, layers: Sequence[int], rows: Int[Tensor, " n"]
@@ -57,10 +70,8 @@ def recorded_queries(
 
     def hook(module: Any, _: Any, inputs: dict[str, Any]) -> None:
         hidden = inputs["hidden_states"][:, rows]
-        shape = (*hidden.shape[:-1], -1, module.head_dim)
-        query = module.q_norm(module.q_proj(hidden).view(shape)).transpose(1, 2)
-        cos, sin = (part[:, rows].unsqueeze(1) for part in inputs["position_embeddings"])
-        queries[module.layer_idx] = query * cos + rotate_half(query) * sin
+        angles = tuple(part[:, rows] for part in inputs["position_embeddings"])
+        queries[module.layer_idx] = rotated(module.q_norm, module.q_proj, module, hidden, angles)
 
     blocks = model.model.language_model.layers
     handles = [

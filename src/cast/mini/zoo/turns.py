@@ -1,19 +1,19 @@
 """Questions and captions of an image packed into one sequence, and the losses on their tokens."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers.models.qwen3_vl.modeling_qwen3_vl import rotate_half
 
 from cast.mini.facts import Facts
 from cast.mini.world import Scene
 from cast.mini.zoo.questions import Question
 from cast.scene_graph import PromptRecord
+from cast.verifier.attention import rotated
 from cast.verifier.segments import Segmenter
 from cast.verifier.shared_prefix import ImagePatches
 
@@ -68,7 +68,7 @@ class QuestionLosses:
 
 
 def turns(segmenter: Segmenter, asked: Asked) -> list[Turn]:
-    """The turns of one image: probes, open questions, caption."""
+    """The turns of one image: probes, open questions, caption; `named` where words are grounded."""
     found = [
         Turn([*segmenter.question(q.probe), segmenter.encode_answer(q.answer)[0]], 1, kind)
         for kind, group in ((ANSWER, asked.questions), (RECALL, asked.recalls))
@@ -94,9 +94,13 @@ def _token_masks(scene: Scene, entities: int) -> Tensor:
 
 
 def answer_losses(
-    model: Any, segmenter: Segmenter, patches: ImagePatches, batch: list[list[Turn]]
+    model: Any,
+    segmenter: Segmenter,
+    patches: ImagePatches,
+    batch: list[list[Turn]],
+    grounded: bool = False,
 ) -> QuestionLosses:
-    """One forward pass over images and all their turns."""
+    """One forward pass over images and all their turns; `pointing` is 0 unless `grounded`."""
     prefix, image_start = segmenter.prefix(64)
     start = len(prefix)
     ids, owner, offset, kind = _padded(batch)
@@ -113,7 +117,8 @@ def answer_losses(
     layers = model.model.language_model.layers
     hook = layers[MIDDLE].register_forward_hook(lambda _, inputs, output: middle.append(output))
     allowed = _mask(owner, start)
-    with recorded_attention(layers[GROUNDED].self_attn, allowed, image_start) as attention:
+    recording = recorded_attention(layers[GROUNDED].self_attn, allowed, image_start)
+    with recording if grounded else nullcontext() as attention:
         output = model.model(
             input_ids=ids,
             pixel_values=patches.pixel_values,
@@ -135,7 +140,9 @@ def answer_losses(
     )
     features = torch.cat(output.image_outputs.pooler_output)
     before = middle[0][:, start:][:, :-1][kind == ANSWER]
-    pointing = _pointing_loss(attention[0][:, start:], batch)
+    pointing = torch.zeros(())
+    if attention:
+        pointing = _pointing_loss(attention[0][:, start:], batch)
     return QuestionLosses(answer, caption, recall, features, before, pointing)
 
 
@@ -145,14 +152,9 @@ def recorded_attention(layer: Any, allowed: Tensor, image_start: int) -> Iterato
     found: list[Tensor] = []
 
     def hook(module: Any, _: Any, inputs: dict[str, Any]) -> None:
-        hidden = inputs["hidden_states"]
-        shape = (*hidden.shape[:-1], -1, module.head_dim)
-        cos, sin = (part.unsqueeze(1) for part in inputs["position_embeddings"])
-        query, key = (
-            norm(linear(hidden).view(shape)).transpose(1, 2)
-            for norm, linear in ((module.q_norm, module.q_proj), (module.k_norm, module.k_proj))
-        )
-        query, key = (part * cos + rotate_half(part) * sin for part in (query, key))
+        hidden, angles = inputs["hidden_states"], inputs["position_embeddings"]
+        query = rotated(module.q_norm, module.q_proj, module, hidden, angles)
+        key = rotated(module.k_norm, module.k_proj, module, hidden, angles)
         key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
         logits = query @ key.transpose(2, 3) * module.head_dim**-0.5
         weights = logits.masked_fill(~allowed, -torch.inf).softmax(dim=-1)

@@ -140,12 +140,14 @@ class Stage:
         """What all later stages train."""
         return nn.ModuleDict({"model": self.model, "readout": self.readout})
 
-    def losses(self, asked: list[Asked], purpose: str, step: int) -> QuestionLosses:
+    def losses(
+        self, asked: list[Asked], purpose: str, step: int, grounded: bool = False
+    ) -> QuestionLosses:
         """All losses of a batch of scenes with their questions and captions."""
         scenes = [row.scene for row in asked]
         patches = self.patches(scenes, purpose, step)
         rows = [turns(self.segmenter, row) for row in asked]
-        answered = answer_losses(self.model, self.segmenter, patches, rows)
+        answered = answer_losses(self.model, self.segmenter, patches, rows, grounded)
         return replace(answered, dense=self.dense_loss(answered.features, scenes))
 
     def patches(self, scenes: list[Scene], purpose: str, step: int) -> ImagePatches:
@@ -262,7 +264,7 @@ def _compare(
 
     def loss(step: int) -> Losses:
         asked = _littered_questions(config, purpose, step, quota, OWN)
-        losses = stage.losses(asked, purpose, step)
+        losses = stage.losses(asked, purpose, step, grounded=pointing > 0)
         targets = torch.tensor(
             [
                 questions.looked_up(row.facts, question)
