@@ -198,6 +198,7 @@ def test_a_zero_that_only_rounding_made_has_no_sign():
         "−0.042",
         "+0.042",
     ]
+    assert [signed(x, "+.1%") for x in (0.062, -0.0001)] == ["+6.2%", "0.0%"]
 
 
 def test_values_that_look_the_same_are_bold_together(rows):

@@ -17,7 +17,8 @@ def plain(value: float, digits: int = 3) -> str:
 def signed(value: float, form: str) -> str:
     """A number with a true minus sign, and none before a zero that only rounding made."""
     text = f"{value:{form}}"
-    return text.lstrip("+-") if not float(text) else text.replace("-", "−")
+    nothing = not any(digit in text for digit in "123456789")
+    return text.lstrip("+-") if nothing else text.replace("-", "−")
 
 
 def plus_minus(mean: float, sd: float, digits: int = 3) -> str:
