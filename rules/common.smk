@@ -16,6 +16,7 @@ from cast.slurm import check_queue
 from cast.workflow.keys import BASE, Keys, list_arms, table1_arms, table2_arms
 
 DRY_RUN = any(flag in sys.argv for flag in ("-n", "--dry-run", "--dryrun", "--lint"))
+NO_WORK = DRY_RUN or "--unlock" in sys.argv
 MAKES_MODELS = any("zoo" in argument for argument in sys.argv[1:])
 
 try:
@@ -24,9 +25,9 @@ try:
         _given.configfiles[-1] if _given.configfiles else "config/mini.yaml",
         overrides=as_written(_given.config),
     )
-    if not DRY_RUN:  # a plan can be made without weights and data
+    if not NO_WORK:  # a plan can be made without weights and data
         check_files(CONFIG, models=not MAKES_MODELS)
-    if workflow.is_main_process and not DRY_RUN and "--unlock" not in sys.argv:
+    if workflow.is_main_process and not NO_WORK:
         check_queue(Path.cwd())
     for _arm in list_arms(CONFIG):
         if _arm[1] != BASE:

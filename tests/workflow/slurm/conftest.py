@@ -57,9 +57,10 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bare(slurm, tmp_path: Path, site: Path) -> Driver:
-    """A folder with the profile and nothing else: a test puts its Snakefile there."""
+    """A folder with the profile and the rules that it reads: a test puts its Snakefile there."""
     folder = tmp_path / "bare"
     shutil.copytree(repository_root() / "profiles/slurm", folder / "slurm")
+    shutil.copytree(repository_root() / "rules", folder / "rules")
     (folder / "config").mkdir()
     (folder / "config/paper.yaml").write_text("{}\n")
     return Driver(folder, site)

@@ -58,6 +58,7 @@ class Driver:
 
         until(ended, "the end of Snakemake", self)
         assert code is not None
+        self.process = None
         return code
 
     def kill(self) -> None:
@@ -65,6 +66,7 @@ class Driver:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+        self.process = None
 
     @property
     def said(self) -> str:
@@ -89,9 +91,11 @@ def begin_now() -> None:
 
 
 def until(condition: Callable[[], bool], what: str, driver: Driver) -> None:
-    """Wait until something is so."""
+    """Wait until something is so; a driver that ended by itself won't make it so."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        if time.monotonic() > deadline:
+        ended = driver.process is not None and driver.process.poll() is not None
+        dead = ended and not condition()  # it may have become so just before the end
+        if dead or time.monotonic() > deadline:
             raise AssertionError(f"waited for {what}:\n{driver.said}\n{squeue('%i|%T|%r|%k')}")
         time.sleep(0.5)

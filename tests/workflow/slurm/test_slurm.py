@@ -189,11 +189,13 @@ def test_a_killed_driver_and_a_preempted_job_train_once(trained_clone: Driver):
     until(a_checkpoint(folder), "a checkpoint", trained_clone)
     trained_clone.kill()
     (job,) = squeue("%i")
+    ask("scontrol", "suspend", job)  # so that it isn't done before it is preempted
     assert trained_clone.run("--unlock") == 0
 
     assert trained_clone.run(*target) == 2
     refusal = f"SLURM still has jobs of a Snakemake that was killed here: {job} (rule_train"
     assert refusal in trained_clone.said
+    ask("scontrol", "resume", job)
     ask("scancel", "--signal=TERM", job)  # as at a preemption
 
     def finished() -> bool:
