@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from cast.mini.facts import Facts
-from cast.mini.world import SceneObject, draw
+from cast.mini.world import COLOURS, SceneObject, draw
 from cast.mini.zoo import data, questions, vlm
 from cast.mini.zoo.questions import IGNORED, Question
 from cast.mini.zoo.turns import GROUNDED, Asked, recorded_attention, turns
@@ -31,7 +31,7 @@ def test_what_must_be_looked_up(facts):
     colour = Question("Are the stars red?", "Yes", "attribute", ("star",))
     place = Question("Are the stars above the heart?", "No", "position", ("star", "heart"))
     absent = Question("Is the cross red?", "No", "attribute", ("cross",))
-    red = 1 + list(vlm.COLOURS).index("red")
+    red = 1 + list(COLOURS).index("red")
     assert questions.looked_up(facts, colour) == [red, 3, *[IGNORED] * 8]
     # First and last column, first and last row, of the stars and then of the heart.
     assert questions.looked_up(facts, place) == [IGNORED, IGNORED, 0, 2, 1, 3, 3, 3, 0, 0]

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from cast.config import VerifierSection
-from cast.mini.zoo import clip, export, generators, measure, pickscore, vlm
+from cast.mini.zoo import clip, export, generators, lessons, measure, pickscore, vlm
 from cast.mini.zoo.loop import stage_seconds
 from cast.paths import from_root
 from cast.verifier.soft_tifa import Verifier
@@ -19,23 +19,23 @@ SCENES = 500  # held-out scenes on which a verifier is measured
 
 
 def train_qwen3_vl(work: Path, target: Path) -> None:
-    """Dense labels, questions, then binding; measured on held-out scenes."""
+    """Five lessons, measured on held-out scenes."""
     stage = vlm.Stage()
-    vlm.train_vision(stage, work / "vision")
-    vlm.train_answers(stage, work / "answers")
-    vlm.train_binding(stage, work / "binding")
-    vlm.train_comparing(stage, work / "comparing")
-    losses = vlm.train_places(stage, work / "places")
+    lessons.train_vision(stage, work / "vision")
+    lessons.train_answers(stage, work / "answers")
+    lessons.train_binding(stage, work / "binding")
+    lessons.train_comparing(stage, work / "comparing")
+    losses = lessons.train_places(stage, work / "places")
     vlm.save(stage, target)
     verifier = Verifier.load(VerifierSection(path=str(target)))
     accuracy = measure.verifier_accuracy(verifier, SCENES)
     metrics = {**losses, "accuracy on held-out scenes": accuracy}
     stages = {
-        "vision": vlm.VISION,
-        "answers": vlm.ANSWERS,
-        "binding": vlm.BINDING,
-        "comparing": vlm.COMPARING,
-        "places": vlm.PLACES,
+        "vision": lessons.VISION,
+        "answers": lessons.ANSWERS,
+        "binding": lessons.BINDING,
+        "comparing": lessons.COMPARING,
+        "places": lessons.PLACES,
     }
     seconds = stage_seconds(*(work / name for name in stages))
     export.enter(target, stages, seconds, metrics, export.parameters(stage.model))
