@@ -37,7 +37,7 @@ def flat(values: dict, place: str = "") -> set[str]:
     found = set()
     for key, value in values.items():
         here = f"{place}{key}"
-        found |= flat(value, f"{here}.") if isinstance(value, dict) else {here}
+        found |= flat(value, f"{here}.") if isinstance(value, dict) and value else {here}
     return found
 
 
@@ -110,6 +110,8 @@ BAD = {
     "training_seeds: []": ["training_seeds = []", "at least 1 long"],
     "training_seeds: [0, 0]": ["training_seeds", "names one twice"],
     "training_seeds: [-1]": ["training_seeds[0] = -1", ">= 0"],
+    "more_seeds: {cost: [1]}": ["more_seeds.cost", "neither methods nor ablations list it"],
+    "more_seeds: {cast: [-1]}": ["more_seeds.cast", ">= 0"],
     "sampling: {height: 65}": ["sampling.height = 65", "a multiple of 8"],
     "world: min": ['world = "min"', "smoke, mini, paper", "Did you mean 'mini'?"],
     "backbones: [mini-flux]": ["backbones = mini-flux", "known:", "Did you mean 'mini-flux2'?"],

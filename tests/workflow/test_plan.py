@@ -66,6 +66,8 @@ def test_one_artefact_plans_only_what_it_needs(clone):
     assert len([job for job in three if job.startswith("train ")]) == 3 * len(
         [job for job in one if job.startswith("train ")]
     )
+    more = clone.plan("paper_figures/table1.pdf", "--config", "more_seeds={cast: [2]}")
+    assert sorted(set(more) - set(one)) == ["evaluate mini-flux2 cast 2", "train mini-flux2 cast 2"]
 
 
 @pytest.mark.workflow

@@ -74,6 +74,8 @@ def _kinds(annotation: Any, metadata: list[Any] | None = None) -> list[str]:
         return [first + limits, *rest]
     if origin is Literal:
         return ["one of " + ", ".join(map(str, parts))]
+    if origin is dict:
+        return [f"a map from names to {_kinds(parts[1])[0]}"]
     if origin is tuple:
         many = "a list" if parts[-1] is Ellipsis else f"a list of {len(parts)}"
         return [f"{many}, each {_kinds(parts[0])[0]}{limits}"]

@@ -257,12 +257,15 @@ class CastConfig(Section):
         source="paper 5.3, C",
     )
     training_seeds: tuple[Seed, ...] = setting((0,), "Training seeds of each method", min_length=1)
+    more_seeds: dict[Name, tuple[Seed, ...]] = setting(
+        {}, "Further training seeds of single methods, such as {cast: [1, 2]}"
+    )
     prompts: PromptsSection = PromptsSection()
     sampling: SamplingSection = SamplingSection()
     sde: SdeSection = SdeSection()
     # Notebook 11: on drawn scenes, the setting whose maps peak on their entity most often.
     verifier: VerifierSection = VerifierSection(
-        heatmap=HeatmapSection(layers=(0, 2, 3), baseline="none")
+        heatmap=HeatmapSection(layers=(2,), baseline="none")
     )
     training: TrainingSection = TrainingSection()
     evaluation: EvaluationSection = EvaluationSection()
@@ -270,6 +273,12 @@ class CastConfig(Section):
     quality: QualitySection = QualitySection()
     diagnostics: DiagnosticsSection = DiagnosticsSection()
     compute: ComputeSection = ComputeSection()
+
+    def seeds_of(self, method: str) -> tuple[int, ...]:
+        """Training seeds of a method, without repeats; (0,) of base, which isn't trained."""
+        if method == "base":
+            return (0,)
+        return tuple(dict.fromkeys([*self.training_seeds, *self.more_seeds.get(method, ())]))
 
     @model_validator(mode="after")
     def _consistent(self) -> "CastConfig":
@@ -280,6 +289,9 @@ class CastConfig(Section):
         for key in ("methods", "ablations"):
             if "base" in getattr(self, key):
                 raise ValueError(f"{key} must not list base: it is always there")
+        unknown = sorted({*self.more_seeds} - {*self.methods, *self.ablations})
+        if unknown:
+            raise ValueError(f"more_seeds.{unknown[0]}: neither methods nor ablations list it")
         if self.ablations and "cast" not in self.ablations:
             raise ValueError("ablations must list cast, which the other rows are held against")
         if self.training.collections > self.prompts.manifest:

@@ -120,8 +120,7 @@ def load_arm(config: CastConfig, backbone: str, method: str) -> Arm:
     """One arm with all training seeds of the config."""
     trained = method != BASE
     loaded = load_method_config(method) if trained else None
-    seeds = config.training_seeds if trained else (0,)
-    folders = {seed: arm_folder(config, backbone, method, seed) for seed in seeds}
+    folders = {s: arm_folder(config, backbone, method, s) for s in config.seeds_of(method)}
     return Arm(
         backbone=backbone,
         method=method,

@@ -134,14 +134,14 @@ def table1_arms(config: CastConfig) -> list[Arm]:
     """Every arm of Table 1, the base model of each backbone first."""
     arms: list[Arm] = []
     for backbone in config.backbones:
-        arms += _arms(backbone, config.methods, config.training_seeds)
+        arms += _arms(config, backbone, config.methods)
     return arms
 
 
 def table2_arms(config: CastConfig) -> list[Arm]:
     """Every arm of Table 2, the base model first; none when the config lists no ablation."""
     backbone = config.evaluation.hard_case.backbone
-    return _arms(backbone, config.ablations, config.training_seeds) if config.ablations else []
+    return _arms(config, backbone, config.ablations) if config.ablations else []
 
 
 def list_arms(config: CastConfig) -> list[Arm]:
@@ -149,8 +149,8 @@ def list_arms(config: CastConfig) -> list[Arm]:
     return list(dict.fromkeys([*table1_arms(config), *table2_arms(config)]))
 
 
-def _arms(backbone: str, methods: Sequence[str], seeds: Sequence[int]) -> list[Arm]:
-    return [(backbone, BASE, 0), *((backbone, method, s) for method in methods for s in seeds)]
+def _arms(config: CastConfig, backbone: str, methods: Sequence[str]) -> list[Arm]:
+    return [(backbone, m, s) for m in (BASE, *methods) for s in config.seeds_of(m)]
 
 
 @cache

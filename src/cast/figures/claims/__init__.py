@@ -70,7 +70,7 @@ def _row(claim: Claim, config: CastConfig, missing: str) -> dict[str, Any]:
         "kind": claim.kind,
         "threshold": claim.threshold,
         "world": config.world,
-        "training_seeds": len(config.training_seeds),
+        "training_seeds": len(config.seeds_of("cast")),
         "verdict": found,
         "command": command,
     }

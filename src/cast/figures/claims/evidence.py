@@ -33,7 +33,7 @@ class Evidence:
     def arm(self, method: str, backbone: str = "") -> Arm:
         """One evaluated arm, held against the base for budget and settings."""
         backbone = backbone or self.backbone
-        for seed in (0,) if method == BASE else self.config.training_seeds:
+        for seed in self.config.seeds_of(method):
             folder = arm_folder(self.config, backbone, method, seed)
             names = ["scores.parquet", "evaluation.json"]
             names += [] if method == BASE else ["ledger.json", "run.json"]

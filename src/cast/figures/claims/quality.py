@@ -21,7 +21,7 @@ def best_quality(evidence: Evidence) -> Measured:
                 evidence.table(evidence.backbone, m, f"seed{seed}", "quality.parquet").assign(
                     generation_seed=lambda t, s=seed: t["generation_seed"] + 10**9 * s
                 )
-                for seed in ((0,) if m == BASE else evidence.config.training_seeds)
+                for seed in evidence.config.seeds_of(m)
             ]
         )
         for m in methods
