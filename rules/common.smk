@@ -4,11 +4,13 @@
 # are ancient(), since the key covers their code. What another rule makes is not: Snakemake looks no
 # further down from a job that it reruns, so behind an ancient() input it would overlook changes.
 import atexit
+import os
 import re
 import sys
 from pathlib import Path
 
 from cast.config import as_written, check_files, load_config, run_config
+from cast.config.loading import EMBEDDINGS_VARIABLE
 from cast.errors import CastError
 from cast.paths import from_root
 from cast.site.listing import origin, shown
@@ -35,6 +37,9 @@ try:
 except CastError as error:
     print(error, file=sys.stderr)
     sys.exit(2)
+
+if CONFIG.compute.embeddings is not None:  # every job inherits it, as do its ranks
+    os.environ[EMBEDDINGS_VARIABLE] = CONFIG.compute.embeddings
 
 KEYS = Keys(CONFIG)
 CONFIG_JSON = CONFIG.model_dump_json()

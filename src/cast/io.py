@@ -7,6 +7,7 @@ JSON, weights safetensors; no pickle is ever loaded.
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,8 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path; rename it to `path` when the block ends without an exception."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Machines that share a disk may give one process number each.
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
     try:
         yield temporary
         with temporary.open("rb") as file:
@@ -81,6 +83,14 @@ def sha256_file(path: str | Path) -> str:
     """Hex sha256 of a file's bytes."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_stored(path: Path) -> str:
+    """Hex sha256 of a file's bytes. A file of the hub's cache links to a blob that is named by it,
+    so tens of gigabytes needn't be read."""
+    blob = path.resolve().name
+    named = len(blob) == 64 and not set(blob) - set("0123456789abcdef")
+    return blob if named else sha256_file(path)
 
 
 def sha256_json(value: Any) -> str:

@@ -105,3 +105,14 @@ def test_bad_settings_are_refused(clip, tmp_path):
         ClipScorer.load("models/no/clip")
     with pytest.raises(CastError, match="can't be loaded"):
         ClipScorer.load(str(tmp_path))
+
+
+def test_kept_text_features_are_the_same_bits(folder, clip, tmp_path, monkeypatch):
+    images = random_images(0, 3, 32, 32)
+    expected = PickScore(clip).score_prompts(images, PROMPTS)
+    monkeypatch.setenv("CAST_EMBEDDINGS", str(tmp_path))
+    first = PickScore.load(str(folder), device="cpu", batch=2)
+    assert torch.equal(first.score_prompts(images, PROMPTS), expected)
+    again = PickScore.load(str(folder), device="cpu", batch=2)
+    monkeypatch.delattr(type(again.clip.model), "get_text_features")  # it isn't asked
+    assert torch.equal(again.score_prompts(images, PROMPTS), expected)

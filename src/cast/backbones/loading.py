@@ -5,7 +5,7 @@ The hub's own settings hold: `HF_HOME` is the cache, `HF_TOKEN` the account, and
 `HF_HUB_OFFLINE=1` nothing is asked of the network.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,16 @@ DISK_OFFLOAD = "results/offload"
 """Where accelerate keeps weights that a device map sends to the disk."""
 
 
-def load_pipeline(pipeline_class: Any, config: BackboneConfig) -> Any:
-    """The pipeline of `config.path` in `config.dtype`, on the CPU.
+def load_pipeline(pipeline_class: Any, config: BackboneConfig, left_out: Iterable[str] = ()) -> Any:
+    """The pipeline of `config.path` in `config.dtype`, on the CPU, without the parts `left_out`.
 
     `cast.config.is_local` says whether the path is a folder or a hub id. Raises `CastError` for a
     missing, gated or unreadable model.
     """
     dtype = getattr(torch, config.dtype)
+    absent = dict.fromkeys(left_out)
     if not is_local(config.path):
-        return _load(pipeline_class, config.path, config, dtype)
+        return _load(pipeline_class, config.path, config, dtype, **absent)
     folder = from_root(config.path)
     if not (folder / "model_index.json").is_file():
         raise CastError(
@@ -46,7 +47,7 @@ def load_pipeline(pipeline_class: Any, config: BackboneConfig) -> Any:
             "(no model_index.json); place its folder there, or give a hub id."
         )
     check_manifest(folder)
-    return _load(pipeline_class, folder, config, dtype, **_left_out(folder))
+    return _load(pipeline_class, folder, config, dtype, **(_left_out(folder) | absent))
 
 
 def _left_out(folder: Path) -> dict[str, None]:

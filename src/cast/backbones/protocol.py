@@ -4,8 +4,9 @@ A backbone wraps a diffusers pipeline and takes it apart into the steps of its `
 `decode(rollout(...))` without a stochastic window equals the pipeline's own output bit for bit.
 
 To add a family, write `cast/backbones/FAMILY.py` with a subclass named `BACKBONE`: its class
-attributes, and the methods that raise `NotImplementedError` here, each a few lines that do what
-the pipeline's `__call__` does. Then describe a model of it in `config/backbones/NAME.yaml`.
+attributes, and the methods that raise `NotImplementedError` here and in `text`, each a few lines
+that do what the pipeline's `__call__` does. Then describe a model of it in
+`config/backbones/NAME.yaml`.
 `tests/backbones/example_family/aura_flow.py` does it in under 40 lines, and
 `tests/backbones/test_new_family.py` puts it through the acceptance test: images equal the
 pipeline's own bit for bit.
@@ -23,12 +24,14 @@ from torch import Tensor, nn
 from cast.backbones import lora as adapters
 from cast.backbones.conditioning import Conditioning
 from cast.backbones.loading import load_pipeline, place
+from cast.backbones.text import TextSide
 from cast.config import BackboneConfig, LoraSection, SamplingSection
+from cast.embeddings import Embeddings, embeddings_folder
 from cast.errors import CastError
 from cast.flow import Velocity
 
 
-class Backbone:
+class Backbone(TextSide):
     """A frozen pipeline with an optional adapter; see the subclasses for each family's facts.
 
     Shapes: B samples, P = R * C packed tokens of D channels in row-major order, images of
@@ -36,8 +39,6 @@ class Backbone:
     """
 
     family: ClassVar[str]
-    pipeline_class: ClassVar[Any]
-    text_encoders: ClassVar[tuple[str, ...]] = ("text_encoder",)
     lora_targets: ClassVar[str]
     """Regular expression over the transformer's module names: every attention projection."""
     block_lists: ClassVar[tuple[str, ...]] = ("transformer_blocks",)
@@ -52,7 +53,7 @@ class Backbone:
         missing or meaningless for this model.
         """
         self.pipeline, self.config, self.height, self.width = pipeline, config, height, width
-        self._encoded: dict[tuple[str, ...], Conditioning] = {}
+        super().__init__()
         pipeline.set_progress_bar_config(disable=True)
         for part in pipeline.components.values():
             if isinstance(part, nn.Module):
@@ -71,29 +72,26 @@ class Backbone:
     ) -> "Backbone":
         """Load the pipeline from a local folder or the hub, onto `device` (a GPU if there is one).
 
-        Raises `CastError` for a missing or gated model, saying what to place or accept.
+        Where embeddings are kept (`cast.embeddings`), the text encoders wait until a prompt comes
+        that isn't there. Raises `CastError` for a missing or gated model, saying what to place or
+        accept.
         """
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        pipeline = load_pipeline(cls.pipeline_class, config)
+        folder = embeddings_folder()
+        left_out = () if folder is None else cls.text_encoders
+        pipeline = load_pipeline(cls.pipeline_class, config, left_out)
         place(pipeline, config, device, cls.text_encoders)
-        return cls(pipeline, config, sampling.height, sampling.width)
+        backbone = cls(pipeline, config, sampling.height, sampling.width)
+        if folder is not None:
+            backbone.embeddings = Embeddings(folder, backbone.text_facts(), backbone.device)
+        return backbone
 
     # Facts
-
-    @property
-    def name(self) -> str:
-        """Name in configs and results."""
-        return self.config.name
 
     @property
     def transformer(self) -> nn.Module:
         """The denoiser, the only part that ever trains."""
         return self.pipeline.transformer
-
-    @property
-    def device(self) -> torch.device:
-        """Where latents and conditioning go: the VAE's device, and the transformer's first."""
-        return self.pipeline.vae.device
 
     @property
     def dtype(self) -> torch.dtype:
@@ -115,56 +113,6 @@ class Backbone:
         """(P, D): packed tokens and their channels."""
         rows, columns = self.token_grid
         return rows * columns, 4 * self._latent_channels()
-
-    # Text
-
-    @torch.no_grad()
-    def encode(self, prompts: Sequence[str]) -> Conditioning:
-        """Encode prompts in one call of the pipeline, with its null prompt where CFG is used.
-
-        Cached by the list of prompts (on the CPU): an encoder's result for a prompt depends, in
-        its last bits, on what it is batched with, so the list is what names it. Raises
-        `CastError` for a list that wasn't encoded before `release_text_encoder`.
-        """
-        key = tuple(prompts)
-        if key not in self._encoded:
-            if self._text_encoder_released():
-                raise CastError(
-                    f"{self.name}: the text encoder was released before {list(key)[:1]} and the "
-                    "rest of its list were encoded; encode every list of prompts first."
-                )
-            with self._text_encoders_at_work():
-                self._encoded[key] = self._encode(list(prompts)).to("cpu")
-        return self._encoded[key].to(self.device)
-
-    def embed(self, prompts: Sequence[str]) -> Conditioning:
-        """Encode prompts anew, with gradients: for a text encoder that is in training itself."""
-        return self._encode(list(prompts))
-
-    @contextmanager
-    def _text_encoders_at_work(self) -> Iterator[None]:
-        """Those that wait on the CPU lie on the device inside the block."""
-        waiting = [getattr(self.pipeline, name) for name in self.text_encoders]
-        if self.config.text_encoder == "device" or self.device.type == "cpu":
-            waiting = []
-        try:
-            for part in filter(None, waiting):
-                part.to(self.device)
-            yield
-        finally:
-            for part in filter(None, waiting):
-                part.to("cpu")
-
-    def release_text_encoder(self) -> None:
-        """Free the text encoders' memory; lists encoded before stay available."""
-        for name in self.text_encoders:
-            if getattr(self.pipeline, name) is not None:
-                setattr(self.pipeline, name, None)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-
-    def _text_encoder_released(self) -> bool:
-        return getattr(self.pipeline, self.text_encoders[0]) is None
 
     # Sampling
 
@@ -253,9 +201,6 @@ class Backbone:
 
     def _latent_channels(self) -> int:
         """Channels of the unpacked latents."""
-        raise NotImplementedError
-
-    def _encode(self, prompts: list[str]) -> Conditioning:
         raise NotImplementedError
 
     def _schedule(self, steps: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from cast.paths import from_root, repository_root
 
 BENCHMARK_VARIABLE = "CAST_GENEVAL2"
 QUALITY_VARIABLE = "CAST_QWEN_IMAGE_BENCH"
+EMBEDDINGS_VARIABLE = "CAST_EMBEDDINGS"  # set by the workflow from compute.embeddings
 Named = TypeVar("Named", BackboneConfig, MethodConfig)
 
 

@@ -227,6 +227,12 @@ class ComputeSection(Section):
     chunks: int = setting(
         1, "Jobs that share the images of one evaluation, each a run of prompts", ge=1, le=1000
     )
+    embeddings: str | None = setting(
+        None,
+        "Folder that keeps the prompts' embeddings, so that the text encoders are loaded only for "
+        "prompts that no job has encoded yet; null keeps none",
+        min_length=1,
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "ComputeSection":

@@ -11,7 +11,7 @@ from typing import Any
 import cast
 from cast.config import RunConfig, is_local
 from cast.errors import CastError
-from cast.io import sha256_file, sha256_json
+from cast.io import sha256_file, sha256_json, sha256_stored
 
 _ROOMS = ("scene_graph", "flow", "backbones", "verifier", "credit", "training", "rng.py")
 _LIBRARIES = ("torch", "diffusers", "transformers", "peft", "accelerate", "safetensors", "numpy")
@@ -20,18 +20,12 @@ _LIBRARIES = ("torch", "diffusers", "transformers", "peft", "accelerate", "safet
 def weights_sha256(folder: Path) -> str:
     """Hash of a model folder's weights and configs, by relative name and content.
 
-    A file of the hub's cache is a link to a blob that is named by its own sha256; that name is
-    taken, so tens of gigabytes aren't read. Raises `CastError` for a folder without weights.
+    Raises `CastError` for a folder without weights.
     """
     files = sorted(p for p in folder.rglob("*") if p.suffix in (".safetensors", ".json"))
     if not any(file.suffix == ".safetensors" for file in files):
         raise CastError(f"{folder}: no safetensors weights there; `snakemake zoo` makes the minis.")
-    hashes = {}
-    for file in files:
-        blob = file.resolve().name
-        named = len(blob) == 64 and not set(blob) - set("0123456789abcdef")
-        hashes[str(file.relative_to(folder))] = blob if named else sha256_file(file)
-    return sha256_json(hashes)
+    return sha256_json({str(file.relative_to(folder)): sha256_stored(file) for file in files})
 
 
 def model_sha256(path: str) -> str:

@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPModel, PreTrainedTokenizerBase
 
+from cast.embeddings import Embeddings, embeddings_folder, files_sha256, model_folder
 from cast.errors import CastError
+from cast.io import sha256_file
 from cast.manifest import check_manifest
 from cast.paths import from_root
 from cast.verifier.images import Images, as_pil
@@ -43,6 +45,7 @@ class ClipScorer:
         self.image_processor = image_processor
         self.batch = batch
         self.limit = int(self.model.config.text_config.max_position_embeddings)
+        self.embeddings: Embeddings | None = None  # `load` says where text features are kept
 
     @classmethod
     def load(
@@ -66,7 +69,16 @@ class ClipScorer:
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise CastError(f"CLIP: {path!r} can't be loaded ({reason}).") from error
-        return cls(model.to(target), tokenizer, processor, batch)
+        scorer = cls(model.to(target), tokenizer, processor, batch)
+        folder = embeddings_folder()
+        if folder is not None:
+            decides = {
+                "clip": files_sha256(model_folder(path), ["*.safetensors", "*.json"]),
+                "tokenizer": files_sha256(model_folder(parts), ["*.json", "*.txt"]),
+                "code": sha256_file(__file__),
+            }
+            scorer.embeddings = Embeddings(folder, decides, target)
+        return scorer
 
     @property
     def logit_scale(self) -> float:
@@ -89,14 +101,22 @@ class ClipScorer:
         parts = []
         for chunk in _chunks(list(prompts), self.batch):
             self._warn_of_cuts(chunk)
-            inputs = self.tokenizer(
-                chunk, padding=True, truncation=True, max_length=self.limit, return_tensors="pt"
-            ).to(self.model.device)
-            features = self.model.get_text_features(
-                input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
-            )
-            parts.append(functional.normalize(features.pooler_output, dim=-1).cpu())
+            kept = self.embeddings.get(chunk) if self.embeddings else None
+            parts.append(self._embed(chunk) if kept is None else kept["text_features"])
         return torch.cat(parts)
+
+    def _embed(self, prompts: list[str]) -> Float[Tensor, "B D"]:
+        """By the text tower; kept on the disk where there is a place for it."""
+        inputs = self.tokenizer(
+            prompts, padding=True, truncation=True, max_length=self.limit, return_tensors="pt"
+        ).to(self.model.device)
+        features = self.model.get_text_features(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
+        )
+        made = functional.normalize(features.pooler_output, dim=-1).cpu()
+        if self.embeddings is not None:
+            self.embeddings.put(prompts, {"text_features": made})
+        return made
 
     def image_similarity(self, images: Images, references: References) -> Float[Tensor, " B"]:
         """Cosine of each image with its reference; one reference serves all images."""
