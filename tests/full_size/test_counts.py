@@ -12,9 +12,9 @@ from cast.backbones.meta import meta_module
 from cast.config import VerifierSection, load_backbone_config
 from cast.credit import ROUTINGS, needs_heatmaps
 from cast.errors import CastError
-from cast.full_size.cost import WITH_HEATMAPS
 from cast.full_size.counting import Steps, count_operations
 from cast.full_size.counts import backbone_counts
+from cast.full_size.operations import WITH_HEATMAPS
 from cast.full_size.tables import linear_in_blocks, quadratic, read_shapes
 from cast.full_size.verifier_counts import VerifierCounts, verifier_counts
 from cast.verifier import Verifier

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
-from cast.config import load_config
+import pytest
+
+from cast.config import load_backbone_config, load_config
+from cast.errors import CastError
 from cast.full_size.report import preflight
 
 
@@ -46,8 +49,20 @@ def test_the_command_reads_no_model_library():
     assert "Preflight of the paper config" in done.stdout
 
 
-def test_a_model_that_was_never_counted_is_refused():
-    command = [sys.executable, "-m", "cast.full_size", "preflight", "config/mini.yaml"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "there are no counts of it; known: " in done.stderr
+def test_small_local_models_are_counted():
+    """In core-hours, on the memory of this machine, of models that are here."""
+    report = preflight(load_config("config/smoke.yaml"), price=2.0)
+    text = report.text()
+    assert "models/mini/mini-flux2: " in text and "models/mini/mini-qwen3-vl: " in text
+    assert "Core-hours by stage, estimated from counts" in text and "GPU" not in text
+    assert "mini-flux2/cast/seed0" in text and "at 2 an hour" in text
+    assert not any("of weights are here" in warning for warning in report.warnings)
+
+
+def test_a_model_that_cannot_be_counted_is_refused(monkeypatch):
+    def missing(name):
+        return load_backbone_config(name).model_copy(update={"path": "somebody/model"})
+
+    monkeypatch.setattr("cast.full_size.report.load_backbone_config", missing)
+    with pytest.raises(CastError, match="there are no counts of it; known: "):
+        preflight(load_config("config/paper.yaml"))

@@ -73,23 +73,38 @@ def test_every_job_of_the_paper_gets_what_it_needs(clone, monkeypatch):
     lines = [line for line in done.stdout.splitlines() if line.startswith("chunk_of_hard_case")]
     # Snakemake's own statistics come first.
     assert lines[-1].split() == ["chunk_of_hard_case", "4", "1", f"{evaluated:.1f}"]
+    # Each job has a price, and the whole of the plan that of the cost model.
+    (sums,) = [line for line in done.stdout.splitlines() if line.startswith("all of these")]
+    assert float(sums.split()[-1]) == pytest.approx(
+        sum(c.total for c in job_costs(config)), abs=0.1
+    )
+    assert "Not in the sum" not in done.stdout
 
 
 def test_hours_are_summed_by_rule_and_what_has_none_is_named():
     config = load_config("config/paper.yaml")
-    costs = {c.rule: c.total for c in job_costs(config) if c.method in ("cast", "base")}
+    costs = {c.rule: c.total for c in job_costs(config) if c.method in ("cast", "")}
     arm = {"backbone": "qwen-image-2512", "method": "cast", "seed": "0"}
     jobs = [
         PlannedJob("train", arm, 1),
         PlannedJob("hard_case", {}, 1),
         PlannedJob("train", {**arm, "method": "per_atom"}, 1),  # an ablation
         PlannedJob("novelty", {}, 2),
+        PlannedJob("structure", {"backbone": "z-image", "seed": "1"}, 1),
+        PlannedJob("quality", arm, 1),
+        PlannedJob("checks", {}, 1),
         PlannedJob("table1", {}, 0),
     ]
     lines = [line.split() for line in plan(config, jobs).splitlines()]
     assert lines[1][:2] == ["train", "2"] and float(lines[1][3]) > costs["train"]
     assert lines[2] == ["hard_case", "1", "1", f"{costs['hard_case']:.1f}"]
     assert lines[3] == ["novelty", "1", "2", "?"]
-    assert float(lines[4][-1]) == pytest.approx(float(lines[1][3]) + costs["hard_case"], abs=0.1)
+    priced = {line[0]: float(line[3]) for line in lines[4:7]}
+    expected = {"structure": "z-image/structure/seed1", "quality": "qwen-image-2512/cast/seed0"}
+    for rule, place in {**expected, "checks": "checks"}.items():
+        hours = {(c.rule, c.place): c.total for c in job_costs(config)}[rule, place]
+        assert priced[rule] == pytest.approx(hours, abs=0.06)
+    others = costs["hard_case"] + sum(priced.values())
+    assert float(lines[7][-1]) == pytest.approx(float(lines[1][3]) + others, abs=0.3)
     assert "no novelty" in plan(config, jobs) and "and 1 jobs without a GPU" in plan(config, jobs)
-    assert "Nothing that needs a GPU" in plan(config, jobs[-1:])
+    assert "Nothing that needs a GPU" in plan(config, [PlannedJob("table1", {}, 0)])

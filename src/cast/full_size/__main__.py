@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cast.config import load_config
 from cast.errors import CastError
-from cast.full_size.cost import SPEED, Assumptions
+from cast.full_size.operations import Assumptions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,9 +15,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("preflight", help="what a config needs, costs and lacks")
     report.add_argument("config", nargs="?", default="config/paper.yaml")
-    report.add_argument("--tflops", type=float, default=SPEED / 1e12, help="a GPU's achieved")
-    report.add_argument("--price", type=float, help="of one GPU-hour, in any currency")
-    report.add_argument("--memory", type=float, default=141.0, help="GB of one GPU")
+    report.add_argument("--tflops", type=float, help="achieved by one GPU (mini: by one core)")
+    report.add_argument("--price", type=float, help="of a GPU-hour (core-hour), in any currency")
+    report.add_argument("--memory", type=float, help="GB of one GPU, 141 by default (of the cores)")
     counted = commands.add_parser("count", help="count the full-size models anew")
     counted.add_argument("backbones", nargs="*")
     chosen = parser.parse_args(arguments)
@@ -35,10 +35,12 @@ def _run(chosen: argparse.Namespace) -> None:
 
         write_counts(chosen.backbones)
         return
-    config, assumed = load_config(chosen.config), Assumptions(speed=chosen.tflops * 1e12)
+    config = load_config(chosen.config)
+    speed = None if chosen.tflops is None else chosen.tflops * 1e12
+    memory = None if chosen.memory is None else chosen.memory * 1e9
     from cast.full_size.report import preflight
 
-    print(preflight(config, assumed, chosen.price, chosen.memory * 1e9).text())
+    print(preflight(config, Assumptions(speed=speed), chosen.price, memory).text())
 
 
 if __name__ == "__main__":

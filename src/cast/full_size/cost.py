@@ -1,154 +1,105 @@
 """GPU-hours of a config, from counted operations and a stated speed.
 
-`gpu_hours(config)` gives them by arm and stage, in milliseconds and without any model library.
-Only what is bound by matrix products is priced: reading, writing and starting aren't.
+`job_costs(config)` gives them by job, `gpu_hours(config)` by place and stage, at full size in
+milliseconds and without any model library. Only what is bound by matrix products is priced:
+reading, writing and starting aren't.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cast.config import CastConfig, RunConfig, load_backbone_config, load_method_config, run_config
-from cast.full_size.counts import BackboneCounts, backbone_counts
-from cast.full_size.verifier_counts import VerifierCounts, verifier_counts
+from cast.config import CastConfig, studied_backbones
+from cast.config.diagnostics import STUDIES, Study
+from cast.full_size.operations import Assumptions, Operations
+from cast.workflow.keys import BASE, list_arms, table1_arms
 
-SPEED = 395e12
-"""Operations a second that one GPU achieves: 40% of an H200's dense bfloat16 peak (989e12). Ours,
-until `benchmarks/gpu.py` has measured it."""
-
-STAGES = ("generation", "scoring", "attention", "optimisation", "evaluation")
-WITH_HEATMAPS = ("aggregate_map", "shuffled_map", "atom_map")
-BASE = "base"
-
-
-@dataclass(frozen=True)
-class Assumptions:
-    """What no config says: lengths in verifier tokens, and the benchmark's size.
-
-    A GenEval 2 prompt has 3 to 10 atoms; 800 of them make the benchmark.
-    """
-
-    speed: float = SPEED
-    probes: float = 6.5
-    probe_tokens: float = 24.0
-    caption_tokens: float = 48.0
-    opening_tokens: int = 4
-    benchmark_prompts: int = 800
+STAGES = (
+    "generation",
+    "scoring",
+    "attention",
+    "optimisation",
+    "evaluation",
+    "quality",
+    "diagnostics",
+    "checks",
+)
+"""The first four are training's. Checks: X1 to X6, the study of the verifier, and figure 1."""
 
 
 @dataclass(frozen=True)
 class JobCost:
-    """One job of the workflow: `rule` is hard_case, train or evaluate; hours by stage."""
+    """One job of the workflow that runs a model: its rule, what its results are of, hours by stage.
+
+    `method` is the study's name for a diagnostic study. Jobs of no backbone have neither.
+    """
 
     rule: str
-    backbone: str
-    method: str
-    seed: int
     hours: Mapping[str, float]
+    backbone: str = ""
+    method: str = ""
+    seed: int = 0
 
     @property
     def total(self) -> float:
         """GPU-hours of the job."""
         return sum(self.hours.values())
 
-
-def scoring_operations(
-    verifier: VerifierCounts, height: int, width: int, assumed: Assumptions
-) -> float:
-    """Every probe of one image, over a shared prefix."""
-    prefix = verifier.image_tokens(height, width) + assumed.opening_tokens
-    tokens = assumed.probes * assumed.probe_tokens
-    return verifier.prefix(height, width, assumed.opening_tokens) + verifier.packed(
-        prefix, tokens, assumed.probes
-    )
-
-
-def attention_operations(
-    verifier: VerifierCounts, height: int, width: int, assumed: Assumptions, neutral: bool
-) -> float:
-    """The teacher-forced caption of one image, and the neutral one, over a prefix of its own."""
-    prefix = verifier.image_tokens(height, width) + assumed.opening_tokens
-    tokens = assumed.caption_tokens * (2 if neutral else 1)
-    return verifier.prefix(height, width, assumed.opening_tokens) + verifier.packed(
-        prefix, tokens, 0
-    )
-
-
-def training_operations(
-    run: RunConfig, counts: BackboneCounts, verifier: VerifierCounts, assumed: Assumptions
-) -> dict[str, float]:
-    """Operations of a run by stage. Every method draws the same images and makes the same updates
-    (paper D); a supervised update sees each row once, a policy update every window transition."""
-    training, size = run.training, (run.sampling.height, run.sampling.width)
-    images = training.collections * training.group_size
-    rows = images * training.updates_per_collection
-    stages = {
-        "generation": images * (run.sampling.steps * counts.step + counts.decode),
-        "scoring": images * scoring_operations(verifier, *size, assumed),
-        "attention": 0.0,
-        "optimisation": rows * counts.update,
-    }
-    if run.method.kind == "rl":
-        stages["optimisation"] *= run.sde.window_length
-    if run.method.routing in WITH_HEATMAPS:
-        neutral = run.verifier.heatmap.baseline == "neutral"
-        stages["attention"] = images * attention_operations(verifier, *size, assumed, neutral)
-    return stages
-
-
-def evaluation_operations(
-    config: CastConfig, counts: BackboneCounts, images: int, assumed: Assumptions
-) -> float:
-    """Generate and score `images` images."""
-    sampling = config.sampling
-    verifier = verifier_counts(config.verifier)
-    score = scoring_operations(verifier, sampling.height, sampling.width, assumed)
-    return images * (sampling.steps * counts.step + counts.decode + score)
+    @property
+    def place(self) -> str:
+        """Where its results lie below the world's folder; the rule where they are one file."""
+        return f"{self.backbone}/{self.method}/seed{self.seed}" if self.backbone else self.rule
 
 
 def job_costs(config: CastConfig, assumed: Assumptions | None = None) -> list[JobCost]:
-    """Every job that runs a large model, in the order of the workflow."""
+    """Every job that runs a model, in the order of the workflow; ablations are among the arms.
+
+    The judge grades Table 1's arms only, and the mini judge measures pixels, at no price.
+    """
     assumed = assumed or Assumptions()
-    sampling, chosen = config.sampling, config.evaluation
-    verifier = verifier_counts(config.verifier)
-    prompts = min(chosen.limit or assumed.benchmark_prompts, assumed.benchmark_prompts)
+    work, speed = Operations(config, assumed), assumed.speed_of(config) * 3600
+    chosen = config.evaluation
+    jobs: list[JobCost] = []
 
-    def counts_of(name: str) -> BackboneCounts:
-        return backbone_counts(load_backbone_config(name), sampling.height, sampling.width)
-
-    def evaluation(name: str, seeds: int) -> dict[str, float]:
-        operations = evaluation_operations(config, counts_of(name), prompts * seeds, assumed)
-        return {"evaluation": operations / assumed.speed / 3600}
+    def add(rule: str, stage: str, operations: float, *of: str, seed: int = 0) -> None:
+        jobs.append(JobCost(rule, {stage: operations / speed}, *of, seed=seed))
 
     hard = chosen.hard_case
-    jobs = [
-        JobCost("hard_case", hard.backbone, BASE, 0, evaluation(hard.backbone, len(hard.seeds)))
-    ]
-    for backbone in config.backbones:
-        evaluated = evaluation(backbone, len(chosen.seeds))
-        jobs.append(JobCost("evaluate", backbone, BASE, 0, evaluated))
-        for method in config.methods:
-            for seed in config.training_seeds:
-                run = run_config(config, backbone, method, seed)
-                work = training_operations(run, counts_of(backbone), verifier, assumed)
-                hours = {stage: value / assumed.speed / 3600 for stage, value in work.items()}
-                jobs.append(JobCost("train", backbone, method, seed, hours))
-                jobs.append(JobCost("evaluate", backbone, method, seed, evaluated))
+    selecting = work.evaluation(hard.backbone, work.prompts * len(hard.seeds))
+    add("hard_case", "evaluation", selecting)
+    for backbone, method, seed in list_arms(config):
+        if method != BASE:
+            run = work.training(backbone, method, seed)
+            hours = {stage: value / speed for stage, value in run.items()}
+            jobs.append(JobCost("train", hours, backbone, method, seed))
+        images = work.prompts * len(chosen.seeds)
+        evaluated = work.evaluation(backbone, images)
+        add("evaluate", "evaluation", evaluated, backbone, method, seed=seed)
+        if config.quality.judge == "vlm" and (backbone, method, seed) in table1_arms(config):
+            add("quality", "quality", work.quality(backbone), backbone, method, seed=seed)
+    for backbone in studied_backbones(config):
+        for study in STUDIES:
+            for seed in getattr(config.diagnostics, study).seeds:
+                add(study, "diagnostics", _study(work, study, backbone), backbone, study, seed=seed)
+    add("checks", "checks", work.checks())
+    if config.vocabulary == "shapes":  # elsewhere no truth is known
+        add("verifier", "checks", work.verifier_study())
+    add("qualitative", "checks", work.qualitative())
     return jobs
+
+
+def _study(work: Operations, study: Study, backbone: str) -> float:
+    return {"structure": work.structure, "saturation": work.saturation, "heads": work.heads}[study](
+        backbone
+    )
 
 
 def gpu_hours(
     config: CastConfig, assumed: Assumptions | None = None
 ) -> dict[str, dict[str, float]]:
-    """GPU-hours by arm ("hard_case", "BACKBONE/METHOD/seedN") and stage (`STAGES`)."""
+    """GPU-hours by place ("hard_case", "BACKBONE/METHOD/seedN") and stage (`STAGES`)."""
     table: dict[str, dict[str, float]] = {}
     for job in job_costs(config, assumed):
-        name = f"{job.backbone}/{job.method}/seed{job.seed}"
-        stages = table.setdefault("hard_case" if job.rule == "hard_case" else name, {})
+        stages = table.setdefault(job.place, {})
         for stage, hours in job.hours.items():
             stages[stage] = stages.get(stage, 0.0) + hours
     return table
-
-
-def title(method: str) -> str:
-    """A method's name in tables."""
-    return "base" if method == BASE else load_method_config(method).title

@@ -9,8 +9,9 @@ from cast.full_size.verifier_counts import verifier_counts
 GB = 1e9
 BYTES = {"float32": 4, "bfloat16": 2}
 H200 = 141 * GB
-CONTEXT = 2 * GB
-"""CUDA's context, cuBLAS workspaces and the allocator's fragments; ours, a guess."""
+CONTEXT = {"paper": 2 * GB, "mini": 0.7 * GB, "smoke": 0.7 * GB}
+"""Of a GPU: CUDA's context, cuBLAS workspaces and the allocator's fragments. Of a world without
+one: Python and its libraries. Ours, guesses."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def training_memory(run: RunConfig) -> Memory:
         "transformer": number * float(counts.parameters["transformer"]),
         "VAE": number * float(counts.parameters["vae"]),
         "verifier": BYTES[run.verifier.dtype] * float(verifier.parameters),
-        "context": CONTEXT,
+        "context": CONTEXT[run.world],
     }
     leaves = training.group_size // training.micro_batch * run.sde.window_length
     adapter = adapter_bytes(training.lora.rank * counts.lora_parameters_per_rank, leaves)

@@ -3,8 +3,8 @@
     make preflight CONFIG=paper
     python -m cast.full_size preflight config/paper.yaml --price 3.50
 
-It reads no weights and asks no network: sizes come from counts, and whether weights are here from
-the hub's local cache.
+Of large models it reads no weights and asks no network: sizes come from counts, and whether weights
+are here from the hub's local cache. Small local ones are loaded and counted.
 """
 
 import os
@@ -12,20 +12,25 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from cast.config import (
     CastConfig,
     benchmark_path,
     is_local,
     load_backbone_config,
     run_config,
+    studied_backbones,
 )
 from cast.config.loading import BENCHMARK_VARIABLE
 from cast.errors import CastError
-from cast.full_size.cost import STAGES, Assumptions, gpu_hours
+from cast.full_size.cost import STAGES, gpu_hours
 from cast.full_size.counts import BackboneCounts, backbone_counts
 from cast.full_size.memory import BYTES, GB, H200, mend, training_memory
-from cast.full_size.verifier_counts import verifier_counts
+from cast.full_size.operations import Assumptions, Operations
+from cast.full_size.verifier_counts import vlm_counts
 from cast.paths import from_root
+from cast.workflow.keys import BASE, list_arms
 
 PNG_BYTES = 1.6  # of a pixel of a photograph-like PNG; ours
 CHECKPOINTS = 3  # kept by a run, with the one that is being written
@@ -57,16 +62,17 @@ def preflight(
     config: CastConfig,
     assumed: Assumptions | None = None,
     price: float | None = None,
-    memory: float = H200,
+    memory: float | None = None,
 ) -> Report:
-    """All sections for GPUs of `memory` bytes; `price` is that of one GPU-hour.
+    """All sections for devices of `memory` bytes; `price` is that of one device for an hour.
 
-    Raises `CastError` for a model that was never counted.
+    The paper's world runs on GPUs, H200s by default; the others on this machine's cores. Raises
+    `CastError` for a model that was never counted and can't be.
     """
     report = Report([f"Preflight of the {config.world} config"])
     _models(config, report)
     _disk(config, report)
-    _memory(config, report, memory)
+    _memory(config, report, memory or _memory_of_device(config))
     _hours(config, report, assumed or Assumptions(), price)
     return report
 
@@ -87,21 +93,24 @@ def _stored(folder: Path) -> int:
 def _models(config: CastConfig, report: Report) -> None:
     report.heading("Models")
     wanted: dict[str, tuple[float, str, str]] = {}
-    for name in dict.fromkeys([*config.backbones, config.evaluation.hard_case.backbone]):
+    chosen = [*config.backbones, config.evaluation.hard_case.backbone, *studied_backbones(config)]
+    for name in dict.fromkeys(chosen):
         body = load_backbone_config(name)
         counts = _counts(config, name)
         size = BYTES[body.dtype] * float(sum(counts.parameters.values()))
         wanted[body.path] = (size, body.licence, f"config/backbones/{name}.yaml: path")
-    verifier = BYTES[config.verifier.dtype] * float(verifier_counts(config.verifier).parameters)
-    wanted[config.verifier.path] = (verifier, "see its page", "verifier.path")
+    for key, path, dtype in _scorers(config):
+        parameters = float(vlm_counts(path, key).parameters)
+        wanted.setdefault(path, (BYTES[dtype] * parameters, "see its page", key))
     for path, (size, licence, key) in wanted.items():
         place = from_root(path) if is_local(path) else _cached(path)
         stored = _stored(place) if place is not None and place.is_dir() else 0
-        state = f"{stored / GB:.1f} GB here" if stored else "not here"
-        report.lines.append(f"  {path}: {size / GB:.1f} GB ({licence}); {state}")
-        if stored < 0.9 * size:
+        state = f"{_size(stored)} here" if stored else "not here"
+        report.lines.append(f"  {path}: {_size(size)} ({licence}); {state}")
+        least = 0.4 if is_local(path) else 0.9  # a small folder may keep float32 in two bytes
+        if stored < least * size:
             report.warn(
-                f"{key} = {path}: {stored / GB:.1f} of {size / GB:.1f} GB of weights are here. "
+                f"{key} = {path}: {_size(stored)} of {_size(size)} of weights are here. "
                 f"Accept its licence ({licence}) at https://huggingface.co/{path} if it asks, then "
                 f"`hf download {path}`, or name a local folder."
             )
@@ -113,65 +122,94 @@ def _models(config: CastConfig, report: Report) -> None:
         report.warn(f"the benchmark: set {BENCHMARK_VARIABLE} to GenEval 2's geneval2_data.jsonl.")
 
 
+def _scorers(config: CastConfig) -> list[tuple[str, str, str]]:
+    """Key, path and number type of the vision-language models."""
+    found = [("verifier.path", config.verifier.path, config.verifier.dtype)]
+    if config.quality.judge == "vlm":
+        found.append(("quality.path", str(config.quality.path), config.quality.dtype))
+    return found
+
+
 def _counts(config: CastConfig, name: str) -> BackboneCounts:
     sampling = config.sampling
     return backbone_counts(load_backbone_config(name), sampling.height, sampling.width)
 
 
+def _size(number: int | float) -> str:
+    return f"{number / GB:.1f} GB" if number >= 0.1 * GB else f"{number / 1e6:.1f} MB"
+
+
 def _disk(config: CastConfig, report: Report) -> None:
     report.heading("Disk for results")
-    arms = len(config.backbones) * (1 + len(config.methods) * len(config.training_seeds))
-    prompts = config.evaluation.limit or Assumptions().benchmark_prompts
-    pixels = config.sampling.height * config.sampling.width
-    images = (
-        arms * len(config.evaluation.seeds) + len(config.evaluation.hard_case.seeds)
-    ) * prompts
-    pictures = images * pixels * PNG_BYTES
+    images = Operations(config, Assumptions()).images()
+    pictures = images * config.sampling.height * config.sampling.width * PNG_BYTES
     adapters = 0.0
-    for name in config.backbones:
-        counts = _counts(config, name)
-        one = 4.0 * config.training.lora.rank * counts.lora_parameters_per_rank
-        adapters += len(config.methods) * len(config.training_seeds) * one * (3 * CHECKPOINTS + 1)
+    for backbone, method, _ in list_arms(config):
+        if method != BASE:
+            parameters = (
+                config.training.lora.rank * _counts(config, backbone).lora_parameters_per_rank
+            )
+            adapters += 4.0 * parameters * (3 * CHECKPOINTS + 1)
     folder = from_root(config.results)
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     needed = pictures + adapters
     report.lines.append(
-        f"  {needed / GB:.0f} GB: {pictures / GB:.0f} GB of {images:,} images, "
-        f"{adapters / GB:.0f} GB of adapters and checkpoints; {free / GB:.0f} GB free"
+        f"  {_size(needed)}: {_size(pictures)} of {images:,} images, {_size(adapters)} of adapters "
+        f"and checkpoints; {_size(free)} free"
     )
     if free < needed:
         report.warn(
-            f"results = {config.results}: {free / GB:.0f} GB free and {needed / GB:.0f} GB needed; "
+            f"results = {config.results}: {_size(free)} free and {_size(needed)} needed; "
             "set `results` to a folder on a larger disk."
         )
 
 
+def _memory_of_device(config: CastConfig) -> float:
+    return H200 if config.world == "paper" else float(psutil.virtual_memory().total)
+
+
 def _memory(config: CastConfig, report: Report, available: float) -> None:
-    report.heading(f"GPU memory of a training job, of {available / GB:.0f} GB")
-    for backbone in config.backbones:
-        run = run_config(config, backbone, config.methods[0], config.training_seeds[0])
+    kind = "GPU memory" if config.world == "paper" else "Memory"
+    report.heading(f"{kind} of a training job, of {_size(available)}")
+    first = {arm[0]: arm for arm in reversed(list_arms(config)) if arm[1] != BASE}
+    for backbone, arm in first.items():
+        run = run_config(config, *arm)
         memory = training_memory(run)
         for moment, parts in (("encoding", memory.encoding), ("updating", memory.updating)):
-            shown = ", ".join(f"{name} {size / GB:.1f}" for name, size in parts.items())
-            report.lines.append(
-                f"  {backbone}, while {moment} {sum(parts.values()) / GB:.1f} GB: {shown}"
-            )
+            shown = ", ".join(f"{name} {_size(size)}" for name, size in parts.items())
+            total = _size(sum(parts.values()))
+            report.lines.append(f"  {backbone}, while {moment} {total}: {shown}")
         if not memory.fits(available):
             report.warn(
-                f"{backbone}: {memory.peak / GB:.0f} GB don't fit into {available / GB:.0f} GB: "
+                f"{backbone}: {_size(memory.peak)} don't fit into {_size(available)}: "
                 f"{mend(run, memory)}."
             )
 
 
 def _hours(config: CastConfig, report: Report, assumed: Assumptions, price: float | None) -> None:
+    """By arm and stage, and the sums of the stages."""
     table = gpu_hours(config, assumed)
-    report.heading(f"GPU-hours by arm and stage, at {assumed.speed / 1e12:.0f} TFLOP/s")
-    report.lines.append(f"  {'':40}" + "".join(f"{stage:>14}" for stage in STAGES) + f"{'sum':>10}")
-    for arm, stages in table.items():
-        cells = "".join(f"{stages.get(stage, 0.0):14.2f}" for stage in STAGES)
-        report.lines.append(f"  {arm:40}{cells}{sum(stages.values()):10.1f}")
-    total = sum(sum(stages.values()) for stages in table.values())
-    cost = f", {total * price:,.0f} at {price:g} an hour" if price is not None else ""
-    report.lines.append(f"  All: {total:.0f} GPU-hours{cost}")
+    unit = "GPU-hours" if config.world == "paper" else "Core-hours"
+    speed = assumed.speed_of(config)
+    report.heading(f"{unit} by stage, estimated from counts at {speed / 1e12:g} TFLOP/s")
+    sums = {stage: sum(row.get(stage, 0.0) for row in table.values()) for stage in STAGES}
+    shown = [stage for stage in STAGES if sums[stage]]
+    width = max(map(len, table)) + 1
+    report.lines.append(_row("", {stage: stage for stage in shown} | {"sum": "sum"}, width))
+    for place, stages in {**table, "all": sums}.items():
+        cells = {stage: _number(stages[stage]) if stage in stages else "" for stage in shown}
+        report.lines.append(_row(place, cells | {"sum": _number(sum(stages.values()))}, width))
+    total = sum(sums.values())
+    cost = f", {total * price:,.2f} at {price:g} an hour" if price is not None else ""
+    report.lines.append(f"  All: {_number(total)} {unit}{cost}")
+
+
+def _number(hours: float) -> str:
+    return f"{hours:,.1f}" if hours >= 1 else f"{hours:.2g}"
+
+
+def _row(name: str, cells: dict[str, str], width: int) -> str:
+    columns = (f"{cell:>{max(len(stage), 7) + 2}}" for stage, cell in cells.items())
+    return f"  {name:{width}}{''.join(columns)}"

@@ -3,7 +3,7 @@
 Simulated, not measured: jobs start as soon as what they need is there and GPUs are free, the
 longest way to the end first; reading, queueing and starting cost nothing. A training job may
 split its group over several GPUs (App. E) and is taken to lose nothing by it, an evaluation its
-prompts over any number of chunks.
+prompts over chunks; every other job has one GPU.
 """
 
 import heapq
@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from cast.config import CastConfig
+from cast.config import CastConfig, load_backbone_config
 from cast.errors import CastError
-from cast.full_size.cost import Assumptions, JobCost, job_costs
+from cast.full_size.cost import JobCost, job_costs
+from cast.full_size.operations import Assumptions
+from cast.workflow.keys import BASE
 
 TRAINING_GPUS = 8  # of one run: the GPUs of a node
 EVALUATION_CHUNKS = 8
+CHUNKED = ("hard_case", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -44,26 +47,45 @@ class Schedule:
 
 
 def tasks(config: CastConfig, gpus: int, assumed: Assumptions | None = None) -> list[Task]:
-    """The jobs of a config on `gpus` GPUs: Hard Case, then training, then each arm's evaluation."""
+    """The jobs of a config on `gpus` GPUs, each with what it waits for in the workflow."""
     found: list[Task] = []
     for job in job_costs(config, assumed):
-        name = f"{job.rule} {job.backbone} {job.method} seed{job.seed}"
-        needs = _needs(job)
+        name, needs = f"{job.rule} {_of(job)}".strip(), _needs(job, config)
         if job.rule == "train":
             width = min(TRAINING_GPUS, gpus, config.training.group_size)
             found.append(Task(name, job.total / width, width, needs))
-            continue
-        chunks = min(EVALUATION_CHUNKS, gpus)
-        one = Task(name, job.total / chunks, 1, needs)
-        found += [replace(one, name=f"{name} chunk{chunk}") for chunk in range(chunks)]
+        elif job.rule in CHUNKED:
+            chunks = min(EVALUATION_CHUNKS, gpus)
+            one = Task(name, job.total / chunks, 1, needs)
+            found += [replace(one, name=f"{name} chunk{chunk}") for chunk in range(chunks)]
+        else:
+            found.append(Task(name, job.total, 1, needs))
     return _with_chunks(found)
 
 
-def _needs(job: JobCost) -> tuple[str, ...]:
-    arm = f"{job.backbone} {job.method} seed{job.seed}"
-    if job.rule == "train":
-        return ("hard_case",)  # frozen before any training (paper G)
-    return (f"train {arm}",) if job.rule == "evaluate" and job.method != "base" else ()
+def _of(job: JobCost) -> str:
+    """The arm, or backbone and seed of a study, whose name is the rule's."""
+    parts = [job.backbone, "" if job.method == job.rule else job.method]
+    return " ".join(part for part in [*parts, f"seed{job.seed}"] if part) if job.backbone else ""
+
+
+def _needs(job: JobCost, config: CastConfig) -> tuple[str, ...]:
+    """Beginnings of the names of the tasks that a job waits for."""
+    own_prompts = config.diagnostics.prompts is not None
+    if job.rule == "train":  # after Hard Case, which is frozen before any training (paper G)
+        measured = load_backbone_config(job.backbone).window.high == "measured"
+        return ("hard_case", *([f"structure {job.backbone}"] if measured else []))
+    if job.rule == "evaluate":
+        return (f"train {_of(job)}",) if job.method != BASE else ()
+    if job.rule == "quality":  # its images are of other prompts, yet its rule waits for the arm's
+        return (f"evaluate {_of(job)}",)
+    if job.rule == "heads":
+        return () if own_prompts else ("hard_case",)
+    if job.rule == "verifier":
+        return tuple(f"evaluate {backbone} {BASE}" for backbone in config.backbones)
+    if job.rule == "qualitative":
+        return ("hard_case", f"evaluate {config.evaluation.hard_case.backbone}")
+    return ()
 
 
 def _with_chunks(found: Sequence[Task]) -> list[Task]:

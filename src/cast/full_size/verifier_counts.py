@@ -5,8 +5,10 @@ A linear layer costs two operations a weight and token; attention of S new token
 shared prefix is paid once an image, a probe or a caption only for its own tokens.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import yaml
@@ -89,20 +91,33 @@ class VerifierCounts:
 
 
 def verifier_counts(section: VerifierSection) -> VerifierCounts:
-    """Of the config's verifier, a hub id of shapes.yaml or a local folder."""
-    if is_local(section.path):
-        path = from_root(section.path) / "config.json"
-        if not path.is_file():
-            raise CastError(f"verifier.path = {section.path}: holds no config.json.")
-        shape = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
-    else:
-        shapes = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))
-        if section.path not in shapes:
-            raise CastError(
-                f"verifier.path = {section.path}: there is no shape of it; add its config to "
-                "src/cast/full_size/shapes.yaml."
-            )
-        shape = shapes[section.path]["model"]
+    """Of the config's verifier."""
+    return vlm_counts(section.path, "verifier.path")
+
+
+def vlm_counts(path: str, key: str) -> VerifierCounts:
+    """Of the Qwen3-VL at `path`, which the config names under `key`."""
+    shape = model_shape(path, key)
     return VerifierCounts(
         shape["text_config"], shape["vision_config"], bool(shape.get("tie_word_embeddings", False))
     )
+
+
+@cache
+def model_shape(path: str, key: str) -> dict[str, Any]:
+    """The config dict of a hub id of shapes.yaml, or of a local folder.
+
+    Raises `CastError`, which names `key`, where there is none.
+    """
+    if is_local(path):
+        file = from_root(path) / "config.json"
+        if not file.is_file():
+            raise CastError(f"{key} = {path}: holds no config.json.")
+        return json.loads(file.read_text(encoding="utf-8"))
+    shapes = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))
+    if path not in shapes:
+        raise CastError(
+            f"{key} = {path}: there is no shape of it; add its config to "
+            "src/cast/full_size/shapes.yaml."
+        )
+    return shapes[path]["model"]

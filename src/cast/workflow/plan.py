@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from cast.config import CastConfig
+from cast.config.diagnostics import STUDIES
 from cast.full_size.cost import job_costs
 from cast.workflow.keys import BASE
 
@@ -76,17 +77,21 @@ def _costs(config: CastConfig, jobs: Sequence[PlannedJob]) -> dict[tuple, float]
         "training_seeds": tuple(sorted({*config.training_seeds, *seeds})),
     }
     return {
-        (c.rule,) if c.rule == "hard_case" else (c.rule, c.backbone, c.method, c.seed): c.total
+        (c.rule, c.backbone, c.method, c.seed): c.total
         for c in job_costs(config.model_copy(update=every))
     }
 
 
 def _key(job: PlannedJob) -> tuple:
-    rule = CHUNKS.get(job.rule, job.rule)
-    if rule == "hard_case":
-        return (rule,)
-    names = job.wildcards
-    return (rule, names.get("backbone"), names.get("method"), int(names.get("seed", -1)))
+    """A study's method is its name, which is its rule's; jobs of no backbone have only a rule."""
+    rule, names = CHUNKS.get(job.rule, job.rule), job.wildcards
+    study = rule if rule in STUDIES else ""
+    return (
+        rule,
+        names.get("backbone", ""),
+        names.get("method", study),
+        int(names.get("seed", 0)),
+    )
 
 
 def _line(rule: str, jobs: int, gpus: str, hours: float | None) -> str:
