@@ -31,6 +31,7 @@ SHOWN = {
     "figure5": Shown("A Qualitative rows", "Figure 5. Images of Hard Case prompts"),
     "figure6": Shown("A Qualitative rows", "Figure 6. More of them"),
     "table3": Shown("E Cost", "Table 3. Cost of training by phase"),
+    "simulation": Shown("E Cost", "Estimate: the paper at full size on 1, 8 and 64 GPUs"),
     "figure8": Shown("F Head sensitivity", "Figure 8. Which heads react to which skill"),
 }
 
