@@ -120,6 +120,11 @@ class Operations:
         studied *= len(studied_backbones(config))
         return evaluated + graded + studied + self.prompts * len(chosen.hard_case.seeds)
 
+    def encoded_prompts(self) -> int:
+        """Prompts that each backbone encodes: the manifest's, the benchmark's, the judge's."""
+        graded = len(_facets()) if self.config.quality.judge == "vlm" else 0
+        return self.config.prompts.manifest + self.prompts + graded
+
     def image(self, backbone: str) -> float:
         """One image by the plain sampler, decoded."""
         counts = self.counts(backbone)

@@ -141,7 +141,11 @@ def _size(number: int | float) -> str:
 
 def _disk(config: CastConfig, report: Report) -> None:
     report.heading("Disk for results")
-    images = Operations(config, Assumptions()).images()
+    work = Operations(config, Assumptions())
+    images, embeddings = work.images(), 0.0
+    if config.compute.embeddings is not None:
+        bytes_of = (_counts(config, name).conditioning_bytes for name in config.backbones)
+        embeddings = float(work.encoded_prompts() * sum(bytes_of))
     pictures = images * config.sampling.height * config.sampling.width * PNG_BYTES
     adapters = 0.0
     for backbone, method, _ in list_arms(config):
@@ -154,10 +158,10 @@ def _disk(config: CastConfig, report: Report) -> None:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    needed = pictures + adapters
+    needed = pictures + adapters + embeddings
     report.lines.append(
         f"  {_size(needed)}: {_size(pictures)} of {images:,} images, {_size(adapters)} of adapters "
-        f"and checkpoints; {_size(free)} free"
+        f"and checkpoints, {_size(embeddings)} of embeddings; {_size(free)} free"
     )
     if free < needed:
         report.warn(
