@@ -41,12 +41,12 @@ class Driver:
                 start_new_session=True,
             )
 
-    def run(self, *arguments: str) -> int:
+    def run(self, *arguments: str, patience: float = PATIENCE) -> int:
         """Start, let every requeued job begin at once, and wait for the end."""
         self.start(*arguments)
-        return self.wait()
+        return self.wait(patience)
 
-    def wait(self) -> int:
+    def wait(self, patience: float = PATIENCE) -> int:
         assert self.process is not None
         code: int | None = None
 
@@ -56,7 +56,7 @@ class Driver:
             code = self.process.poll() if self.process else None
             return code is not None
 
-        until(ended, "the end of Snakemake", self)
+        until(ended, "the end of Snakemake", self, patience)
         assert code is not None
         self.process = None
         return code
@@ -90,9 +90,11 @@ def begin_now() -> None:
         subprocess.run(command, capture_output=True)  # it may have begun in between
 
 
-def until(condition: Callable[[], bool], what: str, driver: Driver) -> None:
+def until(
+    condition: Callable[[], bool], what: str, driver: Driver, patience: float = PATIENCE
+) -> None:
     """Wait until something is so; a driver that ended by itself won't make it so."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not condition():
         ended = driver.process is not None and driver.process.poll() is not None
         dead = ended and not condition()  # it may have become so just before the end

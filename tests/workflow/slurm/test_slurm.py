@@ -12,6 +12,7 @@ from driver import ARM, Driver, ask, begin_now, squeue, until
 
 from cast.errors import CastError
 from cast.paths import repository_root
+from cast.site.listing import SHOWN
 from cast.training.run_folder import LOCK_NAME, locked
 
 pytestmark = pytest.mark.workflow
@@ -211,3 +212,18 @@ def test_a_killed_driver_and_a_preempted_job_train_once(trained_clone: Driver):
     check_result(folder)
     # The new driver's job found all of it done: no model was called for it.
     assert costs.read_bytes() == before
+
+
+def test_the_whole_smoke_world_is_made_by_the_cluster(slurm, clone, site: Path):
+    """From prompts to the claims table, from nothing, by the literal command of the profile."""
+    driver, smoke = Driver(clone.root, site), "--configfile=config/smoke.yaml"
+    assert driver.run(smoke, patience=3600.0) == 0, driver.said
+    figures = clone.root / "results/smoke/paper_figures"
+    missing = [name for name in SHOWN if not (figures / f"{name}.pdf").is_file()]
+    assert not missing, driver.said
+    jobs = [job.partition("|") for job in squeue("%T|%k", "--states=all")]
+    done = {comment for state, _, comment in jobs if state == "COMPLETED"}
+    for rule in ("prompts", "hard_case", "train", "evaluate", "structure", "checks", "verifier"):
+        assert any(comment.startswith(f"rule_{rule}") for comment in done), rule
+    assert driver.run(smoke) == 0
+    assert "Nothing to be done" in driver.said
