@@ -28,6 +28,7 @@ from cast.training.budget import Budget
 from cast.training.ledger import Ledger
 
 PROMPT = "two red circles to the left of a blue star"
+AIM = (0.7, 1.3)  # within 30%
 
 
 def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
@@ -74,13 +75,17 @@ def main() -> int:
     ledger = Ledger.read(folder / "ledger.json")
     settings = read_json(folder / "run.json")
     run = parse(RunConfig, settings["run"], str(folder / "run.json"))
+    print(f"{run.backbone.name} {run.method.name} seed {run.seed}, {ledger.images} images")
+    print(f"{'stage':14} {'predicted':>11} {'ledger':>11} {'ratio':>6}")
     results = {}
     for stage, expected in predict(run).items():
         spent = next(cost.device_s for phase, cost in ledger.phases.items() if phase == stage)
-        results[f"{stage}_predicted_over_ledger"] = expected / spent
-        print(
-            f"{stage:14} predicted {expected:9.1f} s, ledger {spent:9.1f} s: {expected / spent:.2f}"
-        )
+        ratio = results[f"{stage}_predicted_over_ledger"] = expected / spent
+        verdict = "" if AIM[0] <= ratio <= AIM[1] else "  off by more than 30%"
+        print(f"{stage:14} {expected:9.1f} s {spent:9.1f} s {ratio:6.2f}{verdict}")
+    print(
+        "A ratio of 1 is a perfect prediction; a machine busier or idler than it was shifts both."
+    )
     write_json(from_root(chosen.output), results)
     return 0
 
