@@ -6,7 +6,8 @@ The operations of one sampler step and one update are counted on the run's own b
 full-size models; the speed is measured here, on the same step and update, so what is tested is
 the arithmetic: how many steps, images, transitions and decodings a run is made of, and that
 nothing else costs much. Prints a table and writes `results/benchmarks/cost_model.json`; a ratio
-of 1 is a perfect prediction. Run it on the machine that trained, as idle as it was then.
+of 1 is a perfect prediction. Run it on the machine that trained; the ledger is in wall-clock time,
+so its run should have had a core for itself.
 """
 
 import argparse
@@ -32,13 +33,14 @@ AIM = (0.7, 1.3)  # within 30%
 
 
 def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
-    """Shortest of some calls, after one that warms up."""
+    """CPU time of the shortest of some calls, after one that warms up: on one thread it is what the
+    call takes on an idle machine."""
     function()
     times = []
     for _ in range(repeats):
-        begun = time.perf_counter()
+        begun = time.process_time()
         function()
-        times.append(time.perf_counter() - begun)
+        times.append(time.process_time() - begun)
     return min(times)
 
 
