@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm as normal
+from scipy.stats import t as student
 
-from cast.diagnostics.knee import Shape, fit_knee, knees
+from cast.diagnostics.knee import Shape, expanded_tail, fit_knee, knees
 from cast.diagnostics.knee_table import knee_table, known_shape, synthetic_curves
 from cast.errors import CastError
 from cast.flow import WindowRange, candidate_range
@@ -62,8 +65,38 @@ def test_the_table_on_a_part_of_its_settings():
         repeats=12, draws=100, taus=[0.14], noises=[0.01], steps=[20, 50], prompts=24
     )
     assert (table["error"] < 0.01).all() and (table["error_95"] < 0.03).all()
-    assert table["coverage"].mean() >= 0.9
+    assert table["coverage"].mean() >= 0.9 and (table["width"] < 0.03).all()
     assert (table["error"] < table["kneedle_error"]).mean() >= 0.5
+
+
+def test_the_interval_of_few_curves_is_as_wide_as_students():
+    """For the mean of M normal values: its bootstrap's quantiles are z times sd / sqrt(M)."""
+    for count in (2, 6, 24):
+        biased = np.sqrt((count - 1) / count)  # the bootstrap's standard deviation, as a share
+        reach = biased * -normal.ppf(expanded_tail(count))
+        assert reach == pytest.approx(-student.ppf(0.025, count - 1))
+    assert expanded_tail(10_000) == pytest.approx(0.025, abs=1e-4)
+
+
+@pytest.mark.parametrize("tau_star", [0.11, 0.21])
+def test_an_exponentials_fit_is_its_least_squares_at_the_bound(tau_star):
+    """Where the best lag is 0, against a search over the rate alone."""
+    shape, x, at_bound = known_shape("exponential", tau_star, 20), np.linspace(0, 1, 20), 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        mean = synthetic_curves(shape, 20, 0.02, 24, rng).mean(axis=0)
+        knee = fit_knee(np.arange(20) / 20, mean[None])
+        if knee.shape.lag > 0:
+            continue
+        at_bound += 1
+
+        def error(log_rate: float, mean: np.ndarray = mean) -> float:
+            design = np.stack([np.ones(20), Shape(np.exp(log_rate), 0.0)(x)], axis=1)
+            return float(np.linalg.lstsq(design, mean, rcond=None)[1][0])
+
+        best = minimize_scalar(error, bounds=(0.5, 4.5), method="bounded", options={"xatol": 1e-8})
+        assert knee.shape.rate == pytest.approx(np.exp(best.x), rel=1e-3)
+    assert at_bound > 4
 
 
 def test_the_papers_ranges():

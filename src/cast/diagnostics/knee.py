@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from kneed import KneeLocator
+from scipy.stats import norm as normal
+from scipy.stats import t as student
 
 from cast.errors import CastError
 from cast.rng import numpy_generator
@@ -45,6 +47,8 @@ class Shape(NamedTuple):
 @dataclass(frozen=True)
 class Knee:
     """tau* with its 95% interval (NaN for a single curve) and the fit it was read from.
+
+    The interval is an expanded percentile one: see `expanded_tail`.
 
     `kneedle` is the Kneedle algorithm's point on the unfitted mean, NaN where it finds none;
     `residual` the root mean square of the fit's error, as a share of the rise. The curve itself
@@ -91,7 +95,8 @@ def fit_knee(
     low = high = float("nan")
     if len(curves) > 1:
         sample = knees(*_fit(x, _bootstrap_weights(len(curves), draws, seed) @ curves))
-        bounds = np.quantile(sample, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        tail = expanded_tail(len(curves))
+        bounds = np.quantile(sample, [tail, 1 - tail])
         low, high = min(float(bounds[0]), at), max(float(bounds[1]), at)
     scale = lambda share: float(tau[0] + share * (tau[-1] - tau[0]))  # noqa: E731
     return Knee(
@@ -106,6 +111,17 @@ def fit_knee(
         first=float(tau[0]),
         last=float(tau[-1]),
     )
+
+
+def expanded_tail(count: int) -> float:
+    """Share of bootstrap draws below the interval of `count` curves, at least two.
+
+    Plain percentiles are too narrow for few: a bootstrap's variance is (M-1)/M of what it should
+    be, and it takes the normal's quantiles for Student's. The expanded percentile interval mends
+    both (Hesterberg 2015, "What teachers should know about the bootstrap", section 4.4.1).
+    """
+    quantile = student.ppf((1 - LEVEL) / 2, count - 1)
+    return float(normal.cdf(np.sqrt(count / (count - 1)) * quantile))
 
 
 def knees(rates: Float[np.ndarray, " S"], lags: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S"]:
@@ -134,7 +150,13 @@ def _fit(
         scale = np.einsum("dii->di", normal) + 1e-12
         damped = normal + damping[:, None, None] * (scale[:, :, None] * np.eye(2))
         gradient = np.einsum("dni,dn->di", jacobian, residual)
-        step = np.linalg.solve(damped, gradient[:, :, None])[:, :, 0]
+        # At a bound (an exponential's lag), a step across it would spoil the other parameter's.
+        out = (parameters <= BOUNDS[0]) & (gradient < 0) | (parameters >= BOUNDS[1]) & (
+            gradient > 0
+        )
+        free = ~out
+        damped *= (free[:, :, None] & free[:, None, :]) | np.eye(2, dtype=bool)
+        step = np.linalg.solve(damped, (gradient * free)[:, :, None])[:, :, 0]
         tried = (parameters + step).clip(*BOUNDS)
         new_error, new_jacobian, new_residual = _errors(x, centred, tried)
         better = new_error < error
