@@ -85,9 +85,7 @@ def main() -> int:
         ratio = results[f"{stage}_predicted_over_ledger"] = expected / spent
         verdict = "" if AIM[0] <= ratio <= AIM[1] else "  off by more than 30%"
         print(f"{stage:14} {expected:9.1f} s {spent:9.1f} s {ratio:6.2f}{verdict}")
-    print(
-        "A ratio of 1 is a perfect prediction; a machine busier or idler than it was shifts both."
-    )
+    print("1 is a perfect prediction; a run that shared its core took longer than predicted.")
     write_json(from_root(chosen.output), results)
     return 0
 
