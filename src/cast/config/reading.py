@@ -2,6 +2,7 @@
 
 import json
 import re
+import typing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,6 +116,8 @@ def _walk(
             key += f"[{part}]"
             continue
         key += f".{part}" if key else str(part)
+        if field is not None and typing.get_origin(field.annotation) is dict:
+            continue  # a name in a map
         if field is not None and (inner := section_of(field.annotation)) is not None:
             section = inner
         field = section.model_fields.get(part)

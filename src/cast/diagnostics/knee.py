@@ -118,7 +118,7 @@ def expanded_tail(count: int) -> float:
 
     Plain percentiles are too narrow for few: a bootstrap's variance is (M-1)/M of what it should
     be, and it takes the normal's quantiles for Student's. The expanded percentile interval mends
-    both (Hesterberg 2015, "What teachers should know about the bootstrap", section 4.4.1).
+    both (Hesterberg 2015, "What teachers should know about the bootstrap").
     """
     quantile = student.ppf((1 - LEVEL) / 2, count - 1)
     return float(normal.cdf(np.sqrt(count / (count - 1)) * quantile))

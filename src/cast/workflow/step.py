@@ -85,6 +85,8 @@ def run(notebook: Path, executed: Path, log: Path, parameters: dict[str, str]) -
         except Exception as error:
             errors.append(error)
 
+    # Progress is text here; tqdm would have each notebook say that it misses ipywidgets.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")
     # Not in the main thread, so that papermill can't put its own handler in this one's place.
     worker = threading.Thread(target=execute)
     try:
