@@ -74,7 +74,7 @@ class DiagnosticsSection(Section):
     """The diagnostic studies: what motivates the window, the atoms and their maps."""
 
     backbones: tuple[Name, ...] | None = setting(
-        ("mini-flux2",),
+        ("mini-flux2", "mini-qwen-image", "mini-sd3", "mini-zimage"),
         "Backbones studied, files of config/backbones; null takes every mini-* file",
         source="paper 3.1, 3.2",
         min_length=1,

@@ -16,7 +16,7 @@ from cast.mini.zoo.loop import LoopConfig
 from cast.mini.zoo.text import Z_IMAGE_TEMPLATE, qwen_tokenizer
 
 TAUGHT = LoopConfig(
-    steps=1500,
+    steps=1200,
     batch=32,
     learning_rate=2e-3,
     warmup=40,
