@@ -116,7 +116,18 @@ def test_saturation_joins_seeds_and_needs_two_for_pairs(config):
 
 
 def test_the_head_study_gives_every_head_and_resumes(config, monkeypatch):
-    table = head_study(config, NAME, 0)
+    with monkeypatch.context() as patch:
+        counting = Counting(patch)
+        table = head_study(config, NAME, 0)
+    of_a_prompt = counting.passes // config.diagnostics.heads.prompts
+    with monkeypatch.context() as patch:
+        Counting(patch, passes=of_a_prompt + 1)  # ends within the second prompt
+        with pytest.raises(KeyboardInterrupt):
+            head_study(config, NAME, 1)
+    with monkeypatch.context() as patch:
+        again = Counting(patch)
+        head_study(config, NAME, 1)
+    assert again.passes == counting.passes - of_a_prompt > 0
     assert len(table) == 3 * 2 * 5 * 2  # skills, steps, blocks of tiny FLUX.2, heads
     assert set(table["judge"]) == {"verifier"} and table["block"].nunique() == 5
     counting = Counting(monkeypatch)
