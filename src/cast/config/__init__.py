@@ -16,6 +16,7 @@ from cast.config.judges import PreferenceSection, QualitySection
 from cast.config.loading import (
     benchmark_path,
     check_files,
+    count_prompts,
     is_local,
     load_backbone_config,
     load_config,
@@ -65,6 +66,7 @@ __all__ = [
     "as_written",
     "benchmark_path",
     "check_files",
+    "count_prompts",
     "is_local",
     "load_backbone_config",
     "load_config",

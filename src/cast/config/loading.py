@@ -114,6 +114,13 @@ def benchmark_path(config: CastConfig) -> Path:
     return _named_by(BENCHMARK_VARIABLE, "evaluation.benchmark", "geneval2_data.jsonl")
 
 
+def count_prompts(config: CastConfig) -> int:
+    """Prompts of the benchmark that are evaluated: its file has one a line."""
+    with benchmark_path(config).open("rb") as file:
+        lines = sum(1 for _ in file)
+    return min(lines, config.evaluation.limit or lines)
+
+
 def quality_prompts_path(config: CastConfig) -> Path:
     """Qwen-Image-Bench's prompts for judge vlm; not opened here."""
     if config.quality.prompts is not None:

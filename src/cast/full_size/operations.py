@@ -7,7 +7,14 @@ passes them once, an image's noise the transformer as often as there are steps.
 import json
 from dataclasses import dataclass
 
-from cast.config import CastConfig, RunConfig, load_backbone_config, run_config, studied_backbones
+from cast.config import (
+    CastConfig,
+    RunConfig,
+    count_prompts,
+    load_backbone_config,
+    run_config,
+    studied_backbones,
+)
 from cast.full_size.clip_counts import clip_image_operations
 from cast.full_size.counts import BackboneCounts, backbone_counts
 from cast.full_size.verifier_counts import VerifierCounts, verifier_counts, vlm_counts
@@ -102,8 +109,11 @@ class Operations:
         self.size = (config.sampling.height, config.sampling.width)
         self.verifier = verifier_counts(config.verifier)
         self.score = scoring_operations(self.verifier, *self.size, assumed)
-        self.benchmark = assumed.benchmark_prompts
-        self.prompts = min(config.evaluation.limit or self.benchmark, self.benchmark)
+        if config.evaluation.benchmark is not None:
+            self.prompts = count_prompts(config)
+        else:  # the paper's, whose plan needs no file
+            size = assumed.benchmark_prompts
+            self.prompts = min(config.evaluation.limit or size, size)
 
     def counts(self, backbone: str) -> BackboneCounts:
         """A backbone's counts at the config's image size."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from cast.config import CastConfig, benchmark_path, check_files, load_config
+from cast.config import CastConfig, check_files, count_prompts, load_config
 from cast.errors import CastError
 from cast.paths import repository_root
 from cast.workflow.processes import clear_the_way, end, mark
@@ -67,7 +67,7 @@ def _run(config: CastConfig, chosen: argparse.Namespace, root: Path) -> int:
         f"--cores={chosen.cores}",
         *overrides,
     )
-    progress = Progress(nominal_seconds(config, _count_prompts(config)), chosen.cores)
+    progress = Progress(nominal_seconds(config, count_prompts(config)), chosen.cores)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     process = subprocess.Popen(
         command,
@@ -104,13 +104,6 @@ def _run(config: CastConfig, chosen: argparse.Namespace, root: Path) -> int:
     nothing = "" if progress.planned else "nothing to do: "
     print(f"{clock(_elapsed(progress))}  {nothing}{made} is there ({config.world} world)")
     return 0
-
-
-def _count_prompts(config: CastConfig) -> int:
-    """Prompts of the benchmark, as its file has lines."""
-    with benchmark_path(config).open("rb") as file:
-        lines = sum(1 for _ in file)
-    return min(lines, config.evaluation.limit or lines)
 
 
 def _watch(process: subprocess.Popen, progress: Progress, ended: threading.Event) -> None:
