@@ -136,7 +136,7 @@ def _draw_curves(axis: Axes, formations: Sequence[Formation], similarity: str, t
         axis.axvspan(knee.low, knee.high, color=colour, alpha=0.15, linewidth=0)
         axis.axvline(knee.tau_star, color=colour, linewidth=0.8, linestyle="--")
     axis.set(title=f"CLIP {title}", xlabel="τ (share of the steps)")
-    axis.legend(fontsize=5.5, loc="lower right")
+    axis.legend(fontsize=5.5, loc="upper center", bbox_to_anchor=(0.5, -0.3))
 
 
 def _draw_atoms(axis: Axes, one: Formation) -> None:
@@ -145,7 +145,7 @@ def _draw_atoms(axis: Axes, one: Formation) -> None:
         if skill in means:
             axis.plot(means.index, means[skill], color=colour, label=skill, marker=".", ms=3)
     axis.set(title=f"Atom scores, {one.backbone}", xlabel="τ", ylim=(0, 1))
-    axis.legend(fontsize=5.5, ncols=2, loc="lower right")
+    axis.legend(fontsize=5.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.3))
 
 
 def _draw_film(row: np.ndarray, one: Formation) -> None:

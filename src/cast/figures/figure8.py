@@ -104,8 +104,7 @@ def _draw_steps(axis: Axes, heads: Mapping[str, pd.DataFrame]) -> None:
         axis.plot([], [], LINES[number % len(LINES)], color="#777777", label=name)
     axis.axhline(0.0, color="#777777", linewidth=0.6)
     axis.set(title="Mean over heads", xlabel="step", ylabel="z")
-    axis.margins(y=0.3)
-    axis.legend(fontsize=5, ncols=2, loc="upper right")
+    axis.legend(fontsize=5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.45))
 
 
 def _draw_overlap(axis: Axes, heads: Mapping[str, pd.DataFrame], top: float) -> None:
@@ -125,7 +124,7 @@ def _draw_overlap(axis: Axes, heads: Mapping[str, pd.DataFrame], top: float) -> 
     axis.set_xticks(list(ticks.values()), list(ticks), fontsize=5)
     axis.set(title=f"Top {top:.0%} of heads: shared (line: chance)", ylim=(0, 1))
     axis.grid(visible=False, axis="x")
-    axis.legend(fontsize=5)
+    axis.legend(fontsize=5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.42))
 
 
 def make(config: CastConfig, stem: Path) -> list[Path]:
