@@ -27,6 +27,7 @@ from cast.figures.footer import WORLDS, config_name
 from cast.figures.style import PAGE, look, new_figure, note, save_figure
 
 COLOURS = {"preference": "#E69F00", "atoms": "#0072B2"}
+TURNED = {"fontsize": 5.5, "rotation": 30, "ha": "right", "rotation_mode": "anchor"}
 NAMES = {"preference": "PickScore", "atoms": "atom scores"}
 SIMULATED = (
     "The mini preference model learned from a simulated annotator who looks mostly at rendering "
@@ -78,10 +79,10 @@ def _draw_within(axis: Axes, images: pd.DataFrame, spreads: pd.DataFrame) -> Non
             text = f"{table['mean'][name]:.2f}\n{table['cov'][name]:.2f}"
             axis.annotate(
                 text, (position, 1.0), xycoords=("data", "axes fraction"), ha="center", va="top",
-                fontsize=5.5,
+                fontsize=4.5,
             )  # fmt: skip
     axis.set_ylim(top=axis.get_ylim()[1] + 0.25 * np.ptp(axis.get_ylim()))
-    axis.set_xticks(range(len(names)), names, fontsize=6, rotation=15 if len(names) > 2 else 0)
+    axis.set_xticks(range(len(names)), names, **TURNED)
     axis.set(title="Within each (above: mean, CoV)", ylabel="score")
     axis.grid(visible=False, axis="x")
 
@@ -94,7 +95,7 @@ def _draw_agreement(axis: Axes, agreements: pd.DataFrame) -> None:
         axis.errorbar(number, value, sd, color="#BBBBBB", linewidth=0.8, capsize=2)
         axis.errorbar(number, value, [[value - low], [high - value]], color="black", linewidth=1.4)
     axis.axhline(CHANCE, color="#D55E00", linestyle="--", linewidth=0.8)
-    axis.set_xticks(range(len(agreements)), agreements["backbone"], fontsize=6, rotation=15)
+    axis.set_xticks(range(len(agreements)), agreements["backbone"], **TURNED)
     axis.set(title="Pairs ranked alike", ylim=(0, 1), ylabel="share of pairs")
     axis.grid(visible=False, axis="x")
 
