@@ -130,13 +130,15 @@ def launch(run: RunConfig, folder: Path, processes: int = 1, nodes: int = 1) -> 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "launch.json"
     write_json(path, run.model_dump(mode="json"))
-    command = [*_starter(processes, nodes), "-m", "cast.training.launch", str(path), str(folder)]
+    by_srun = _has_tasks(processes)
+    starter = _srun(processes, nodes) if by_srun else _torchrun(processes, nodes)
+    command = [*starter, "-m", "cast.training.launch", str(path), str(folder)]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    if "SLURM_JOB_ID" in os.environ:
+    if by_srun:
         command.append("--step")
         environment |= {"MASTER_PORT": str(_free_port())}
     with StopRequest().listening() as stop:
-        code = _wait(subprocess.Popen(command, env=environment), stop)
+        code = _wait(subprocess.Popen(command, env=environment), stop, told=by_srun)
     if code == 0:
         return
     if stop.asked or code == Preempted.exit_code:
@@ -147,16 +149,25 @@ def launch(run: RunConfig, folder: Path, processes: int = 1, nodes: int = 1) -> 
     )
 
 
-def _starter(processes: int, nodes: int) -> list[str]:
-    """The command that starts Python once a process."""
-    if "SLURM_JOB_ID" not in os.environ:
-        if nodes > 1:
-            raise CastError(
-                f"compute.nodes = {nodes}: only SLURM starts processes on several machines; run "
-                "`snakemake --profile slurm`, or set it to 1."
-            )
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        return [*torchrun, f"--nproc-per-node={processes}"]
+def _has_tasks(processes: int) -> bool:
+    """Whether this is a job of SLURM that was given a task a process, as the training rule asks. In
+    a job of one task, such as the checks', srun has nothing to start the others with."""
+    return "SLURM_JOB_ID" in os.environ and int(os.environ.get("SLURM_NTASKS", 1)) >= processes
+
+
+def _torchrun(processes: int, nodes: int) -> list[str]:
+    """The command that starts Python once a process on this machine."""
+    if nodes > 1:
+        raise CastError(
+            f"compute.nodes = {nodes}: only SLURM starts processes on several machines, in a job "
+            f"of {processes} tasks; run `snakemake --profile slurm`, or set it to 1."
+        )
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return [*torchrun, f"--nproc-per-node={processes}"]
+
+
+def _srun(processes: int, nodes: int) -> list[str]:
+    """The command that starts Python once a process on the job's machines."""
     # --wait: a rank that ends lets the others finish what they write; a hung one isn't waited for.
     srun = ["srun", f"--nodes={nodes}", f"--ntasks={processes}", "--wait=120", "--cpu-bind=none"]
     return [*srun, f"--ntasks-per-node={processes // nodes}", sys.executable]
@@ -176,9 +187,9 @@ def _join_step() -> None:
     own["WORLD_SIZE"], own["MASTER_ADDR"] = own["SLURM_NTASKS"], own["SLURM_LAUNCH_NODE_IPADDR"]
 
 
-def _wait(child: subprocess.Popen[bytes], stop: StopRequest) -> int:
-    """The child's exit code. SIGTERM is passed on, once; SLURM tells the tasks of srun itself."""
-    told = "SLURM_JOB_ID" in os.environ
+def _wait(child: subprocess.Popen[bytes], stop: StopRequest, told: bool) -> int:
+    """The child's exit code. SIGTERM is passed on, once, unless the processes are `told` without
+    us, as SLURM does with the tasks of srun."""
     while True:
         try:
             return child.wait(timeout=0.5)

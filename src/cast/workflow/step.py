@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -43,14 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     failed = chosen.log.with_suffix(".failed")  # names the Snakemake in whose run a cell raised
     driver = driver_of_job() if chosen.scheduled else None
+    texts = [
+        (path, path.with_suffix(f".failed{path.suffix}")) for path in (chosen.log, chosen.executed)
+    ]
     if driver is not None and failed.exists() and failed.read_text(encoding="utf-8") == driver:
+        for path, kept in texts:  # Snakemake emptied them for this attempt
+            shutil.copyfile(kept, path)
         print(
             f"{chosen.log}: this step failed by itself, so it isn't tried again in this run. "
             "Mend what its log says, and start Snakemake anew.",
             file=sys.stderr,
         )
         return FAILED
-    failed.unlink(missing_ok=True)
+    for path in (failed, *(kept for _, kept in texts)):
+        path.unlink(missing_ok=True)
     code = run(chosen.notebook, chosen.executed, chosen.log, dict(chosen.r))
     if code == 0:
         return 0
@@ -59,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == PREEMPTED and chosen.scheduled:
         print(requeue(), file=sys.stderr)
     elif code == FAILED and driver is not None:
+        for path, kept in texts:
+            shutil.copyfile(path, kept)
         failed.write_text(driver, encoding="utf-8")
     return code
 
