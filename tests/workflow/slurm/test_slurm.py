@@ -30,6 +30,9 @@ rule all:
 rule fails:
     output:
         "fails.txt",
+    log:
+        "logs/fails.ipynb",
+        "logs/fails.log",
     shell:
         STEP
 
