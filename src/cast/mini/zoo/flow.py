@@ -58,8 +58,8 @@ class Recipe:
     """Share of prompts replaced by the null prompt, for classifier-free guidance; those rows learn
     from the data, whoever teaches."""
     teacher: str | None = None
-    """A finished generator whose velocity the first stage learns instead of the data's: about the
-    same in the mean and far less noisy (ours: trained in minutes instead of hours)."""
+    """A finished generator whose velocity it learns instead of the data's: about the same in the
+    mean and far less noisy (ours: trained in minutes instead of hours)."""
 
 
 class FlowLoss:
@@ -74,6 +74,10 @@ class FlowLoss:
         self.middle: Any = None
         recipe.middle(pipe.transformer).register_forward_hook(self._keep)
         self.scale, self.shift = rescaling(latents.autoencoder, pipe.vae)
+        self.teacher: Backbone | None = None
+        if recipe.teacher:
+            teacher = load_backbone_config(recipe.teacher)
+            self.teacher = load_backbone(teacher, SamplingSection(), device="cpu")
         self.start(0)
 
     def start(self, number: int) -> None:
@@ -81,10 +85,6 @@ class FlowLoss:
         recipe = self.recipe
         name, self.config = list(recipe.stages.items())[number]
         self.purpose = f"{recipe.purpose}/{name}" if number else recipe.purpose
-        self.teacher = None
-        if recipe.teacher and number == 0:
-            teacher = load_backbone_config(recipe.teacher)
-            self.teacher = load_backbone(teacher, SamplingSection(), device="cpu")
 
     def _keep(self, module: nn.Module, inputs: tuple, output: Any) -> None:
         self.middle = output

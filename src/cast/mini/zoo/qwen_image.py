@@ -28,6 +28,10 @@ TAUGHT = LoopConfig(
     ema=0.995,
     checkpoint_every=50,
 )
+# A second round from the first one's average, the noise renewed.
+REFINE = LoopConfig(
+    steps=3600, batch=32, warmup=40, decay_share=0.7, ema=0.995, checkpoint_every=50
+)
 TEXT_WIDTH = 96
 
 
@@ -110,7 +114,7 @@ RECIPE = Recipe(
     middle=lambda transformer: transformer.transformer_blocks[2],
     image_tokens=lambda output: output[1],
     purpose="zoo/qwen_image",
-    stages={"taught": TAUGHT},
+    stages={"taught": TAUGHT, "refine": REFINE},
     own_autoencoder=qwen_vae.CONFIG,
     null_prompt=NEGATIVE_PROMPT,
     dropout=0.1,
