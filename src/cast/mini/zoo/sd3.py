@@ -26,6 +26,10 @@ TAUGHT = LoopConfig(
     ema=0.99,
     checkpoint_every=50,
 )
+# A second round from the first one's average, the noise renewed.
+REFINE = LoopConfig(
+    steps=3000, batch=32, warmup=40, decay_share=0.7, ema=0.995, checkpoint_every=50
+)
 TEXT_WIDTH = 64  # of each of the two encoders; the transformer sees them side by side
 
 
@@ -93,6 +97,6 @@ RECIPE = Recipe(
     middle=lambda transformer: transformer.transformer_blocks[2],
     image_tokens=lambda output: output[1],
     purpose="zoo/sd3",
-    stages={"taught": TAUGHT},
+    stages={"taught": TAUGHT, "refine": REFINE},
     teacher="mini-flux2",
 )

@@ -24,6 +24,10 @@ TAUGHT = LoopConfig(
     ema=0.99,
     checkpoint_every=50,
 )
+# A second round from the first one's average, the noise renewed.
+REFINE = LoopConfig(
+    steps=3000, batch=32, warmup=40, decay_share=0.7, ema=0.995, checkpoint_every=50
+)
 TEXT_WIDTH = 96
 
 
@@ -84,6 +88,6 @@ RECIPE = Recipe(
     middle=lambda transformer: transformer.layers[1],
     image_tokens=lambda output: output[:, :64],
     purpose="zoo/z_image",
-    stages={"taught": TAUGHT},
+    stages={"taught": TAUGHT, "refine": REFINE},
     teacher="mini-flux2",
 )
